@@ -1,0 +1,166 @@
+"""The one description of the bytes a kernel writes.
+
+The compile half lays memory out by this page and the read half decodes by it;
+neither states an offset of its own. Standard library only.
+
+One CTA owns one block of scratch memory:
+
+    offset  size
+         0     4  magic, 0 where the CTA never ran
+         4     4  linear CTA id: x + y * grid_x + z * grid_x * grid_y
+         8     4  SM id
+        12     4  state: 1 started, 2 finished
+        16     8  clock at entry, cycles of this SM
+        24     8  global time at entry, nanoseconds
+        32     8  clock at exit
+        40     8  global time at exit
+        48    16  reserved, zero
+        64  4 * w  records written by each warp (monotone: not wrapped)
+         .     .  padding to 16 bytes
+         .     .  one ring of `slots` records for each of the `w` warps
+
+A record of 8 bytes is {u32 site, u32 clock bits 31:0}; one of 16 bytes is
+{u32 site, u32 zero, u64 clock}. Words are little-endian. A warp's n-th record
+lies in slot n mod `slots`, so a ring that wrapped keeps the newest records and
+its oldest is at (count mod slots).
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+MAGIC = 0x4B504631
+STATE_STARTED = 1
+STATE_FINISHED = 2
+
+MAGIC_OFFSET = 0
+CTA_OFFSET = 4
+SM_OFFSET = 8
+STATE_OFFSET = 12
+START_CLOCK_OFFSET = 16
+START_TIME_OFFSET = 24
+END_CLOCK_OFFSET = 32
+END_TIME_OFFSET = 40
+HEADER_BYTES = 64
+COUNT_BYTES = 4
+ALIGNMENT_BYTES = 16
+NARROW_RECORD_BYTES = 8
+WIDE_RECORD_BYTES = 16
+
+Place = Literal["shared", "global", "host"]
+Role = Literal["sync", "issue", "wait"]
+Origin = Literal["kernel", "scope", "rule", "mark"]
+Kind = Literal["start", "end", "mark"]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Shape of one CTA's scratch block.
+
+    Attributes:
+        warps: warps that may write, those of all partitions and padding warps.
+        slots: records a warp's ring holds; a power of two.
+        place: memory that holds the ring while the kernel runs.
+        record_bytes: 8 (32-bit clock) or 16 (64-bit clock).
+    """
+
+    warps: int
+    slots: int
+    place: Place = "shared"
+    record_bytes: int = NARROW_RECORD_BYTES
+
+    def __post_init__(self) -> None:
+        if self.warps < 1 or self.slots < 1 or self.slots & (self.slots - 1):
+            raise ValueError(f"no such layout: {self.warps} warps of {self.slots} slots")
+        if self.record_bytes not in (NARROW_RECORD_BYTES, WIDE_RECORD_BYTES):
+            raise ValueError(f"no such record: {self.record_bytes} bytes")
+
+    @property
+    def ring_bytes(self) -> int:
+        """Size of one warp's ring."""
+        return self.slots * self.record_bytes
+
+    @property
+    def rings_offset_bytes(self) -> int:
+        """Where the first ring starts; all before it must be zeroed before a launch."""
+        return _align(HEADER_BYTES + self.warps * COUNT_BYTES)
+
+    @property
+    def cta_bytes(self) -> int:
+        """Size of one CTA's block."""
+        return self.rings_offset_bytes + self.warps * self.ring_bytes
+
+    def count_offset_bytes(self, warp: int) -> int:
+        """Where the record count of `warp` lies."""
+        return HEADER_BYTES + warp * COUNT_BYTES
+
+    def ring_offset_bytes(self, warp: int) -> int:
+        """Where the ring of `warp` starts."""
+        return self.rings_offset_bytes + warp * self.ring_bytes
+
+
+def _align(offset_bytes: int) -> int:
+    return -(-offset_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+
+
+@dataclass(frozen=True)
+class Region:
+    """Something that is timed: one row of the region table.
+
+    Attributes:
+        id: index in the table.
+        name: what reports print: the user's name or the rule's kind, followed by
+            ".issue" or ".wait" where the region holds that part of asynchronous work.
+        role: "issue" and "wait" are the two facts of asynchronous operations.
+        origin: what asked for it.
+        parent: id of the enclosing region, None at the top.
+        file, line: source position of the scope, or of the operation for a rule.
+        operations: names of the IR operations that place its records.
+    """
+
+    id: int
+    name: str
+    role: Role = "sync"
+    origin: Origin = "scope"
+    parent: int | None = None
+    file: str = ""
+    line: int = 0
+    operations: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Site:
+    """A place in the kernel that writes a record; its id is the record's first word.
+
+    The compiler may copy a site, so one id may write from several instructions.
+    An instance that a sibling region interrupts is recorded in pieces: piece 0
+    opens it, later pieces continue the newest instance of the same region and warp.
+    """
+
+    id: int
+    region: int
+    kind: Kind
+    piece: int = 0
+
+
+@dataclass(frozen=True)
+class Table:
+    """All regions and sites of one kernel."""
+
+    regions: tuple[Region, ...]
+    sites: tuple[Site, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain lists and dictionaries, as metadata and capture files hold them."""
+        return {"regions": [asdict(r) for r in self.regions], "sites": [asdict(s) for s in self.sites]}
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> Table:
+        """The inverse of `to_json`; unknown keys (a newer writer's) are passed over."""
+        regions = tuple(Region(**_known(Region, r) | {"operations": tuple(r["operations"])}) for r in data["regions"])
+        return Table(regions, tuple(Site(**_known(Site, s)) for s in data["sites"]))
+
+
+def _known(kind: type, data: dict[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in data.items() if k in kind.__dataclass_fields__}
