@@ -1,0 +1,95 @@
+"""xDSL operations -> generic MLIR text.
+
+What was read is printed as it was, names and comments included; operations that
+a pass inserted get names of their own.
+"""
+
+from __future__ import annotations
+
+from xdsl.ir import Block, SSAValue
+
+from kperfir.errors import IRError
+from kperfir.ir.foreign import ForeignModule, ForeignOp, TextType
+
+
+def print_module(module: ForeignModule) -> str:
+    """The module as generic text.
+
+    Raises:
+        IRError: an operation of kperfir's dialects is left that nothing lowered.
+    """
+    printer = _Printer(module)
+    printer.operation(module.root, "")
+    return "\n".join([*module.prologue, *printer.lines, *module.epilogue])
+
+
+class _Printer:
+    def __init__(self, module: ForeignModule) -> None:
+        self.names = dict(module.names)
+        self.blocks = module.blocks
+        self.labels: dict[Block, str] = {}
+        self.lines: list[str] = []
+        self.fresh = 0
+
+    def operation(self, op: ForeignOp, indent: str) -> None:
+        names = self.names
+        left = self.left(op)
+        operands = ", ".join([names[v] for v in op.operands])
+        head = f'{indent}{left}"{op.opname}"({operands})'
+        if op.successors:
+            head += f"[{', '.join(self.label(b) for b in op.successors)}]"
+        head += op.properties_text
+        if op.regions:
+            self.regions(op, head, indent)
+            head = indent + "})" + op.attributes_text
+        types = ", ".join([_text(v) for v in op.operands])
+        self.lines.append(f"{head} : ({types}) -> {_results(op)}{op.location}")
+
+    def left(self, op: ForeignOp) -> str:
+        if not op.results:
+            return ""
+        if not op.result_names:
+            op.result_names = tuple(self.invent(v) for v in op.results)
+        return ", ".join(op.result_names) + " = "
+
+    def invent(self, value: SSAValue) -> str:
+        self.fresh += 1
+        return self.names.setdefault(value, f"%kperf_{self.fresh}")
+
+    def regions(self, op: ForeignOp, head: str, indent: str) -> None:
+        self.lines.append(head + " ({")
+        for i, region in enumerate(op.regions):
+            if i:
+                self.lines.append(indent + "}, {")
+            for block in region.blocks:
+                self.block(block, indent)
+
+    def block(self, block: Block, indent: str) -> None:
+        text = self.blocks.get(block)
+        if text is None or not text.implicit:
+            comment = text.comment if text else ""
+            self.lines.append(f"{indent}{self.label(block)}{self.arguments(block)}:{comment}")
+        for op in block.ops:
+            if not isinstance(op, ForeignOp):
+                raise IRError(f"{op.name} was not lowered before the module was printed.", "This is a bug in a pass.")
+            self.operation(op, indent + "  ")
+
+    def arguments(self, block: Block) -> str:
+        if not block.args:
+            return ""
+        locations = [location for _, location in self.blocks[block].arguments]
+        return "(" + ", ".join(f"{self.names[a]}: {_text(a)}{loc}" for a, loc in zip(block.args, locations)) + ")"
+
+    def label(self, block: Block) -> str:
+        text = self.blocks.get(block)
+        return text.label if text else self.labels.setdefault(block, f"^kperf{len(self.labels)}")
+
+
+def _text(value: SSAValue) -> str:
+    kind = value.type
+    return kind.data if isinstance(kind, TextType) else str(kind)
+
+
+def _results(op: ForeignOp) -> str:
+    texts = [_text(v) for v in op.results]
+    return texts[0] if len(texts) == 1 and not texts[0].startswith("(") else f"({', '.join(texts)})"
