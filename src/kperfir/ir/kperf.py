@@ -1,0 +1,67 @@
+"""Dialect `kperf`: what to record, for any target.
+
+    kperf.record start "load" site 3
+
+stands where a kernel is to write one record. The table of sites beside the
+module (`kperfir.record.Table`) says which region a site belongs to.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from xdsl.dialects.builtin import IntegerAttr, StringAttr, i32
+from xdsl.dialects.utils import EnumAttribute
+from xdsl.ir import Dialect, SpacedOpaqueSyntaxAttribute
+from xdsl.irdl import IRDLOperation, irdl_attr_definition, irdl_op_definition, prop_def, traits_def
+from xdsl.traits import MemoryWriteEffect
+from xdsl.utils.exceptions import VerifyException
+
+
+class RecordKind(StrEnum):
+    """Which moment of a region a record stands for."""
+
+    START = "start"
+    END = "end"
+    MARK = "mark"
+
+
+@irdl_attr_definition
+class RecordKindAttr(EnumAttribute[RecordKind], SpacedOpaqueSyntaxAttribute):
+    """A record's kind."""
+
+    name = "kperf.kind"
+
+
+@irdl_op_definition
+class RecordOp(IRDLOperation):
+    """Write one record: the site's id and the clock.
+
+    It has a memory effect, so that no pass moves or removes it.
+    """
+
+    name = "kperf.record"
+
+    kind = prop_def(RecordKindAttr)
+    region_name = prop_def(StringAttr)
+    site = prop_def(IntegerAttr)
+
+    traits = traits_def(MemoryWriteEffect())
+    assembly_format = "$kind $region_name `site` $site attr-dict"
+
+    def __init__(self, kind: str, region_name: str, site: int) -> None:
+        properties = {
+            "kind": RecordKindAttr(RecordKind(kind)),
+            "region_name": StringAttr(region_name),
+            "site": IntegerAttr(site, i32),
+        }
+        super().__init__(properties=properties)
+
+    def verify_(self) -> None:
+        if not self.region_name.data:
+            raise VerifyException("a record needs the name of its region")
+        if self.site.type != i32 or self.site.value.data < 0:
+            raise VerifyException("a site is a 32-bit number that is not negative")
+
+
+KPerf = Dialect("kperf", [RecordOp], [RecordKindAttr])

@@ -1,0 +1,218 @@
+"""Dialect `kperf_gpu`: how a GPU records, before a target spells it out.
+
+    %ring  = kperf_gpu.local_alloc 16384 : !kperf_gpu.buffer<"shared">
+    %out   = kperf_gpu.global_scratch_alloc 16528 : !kperf_gpu.buffer<"global">
+    %index = kperf_gpu.init %ring, %out slots 256 record_bytes 8 : ...
+    %clock = kperf_gpu.read_counter : i32
+    kperf_gpu.circular_store %clock, %index site 3 : i32
+    kperf_gpu.finalize %index
+
+`store_counter` is the same store where the ring cannot wrap.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import ClassVar
+
+from xdsl.dialects.builtin import IntegerAttr, IntegerType, StringAttr, i32
+from xdsl.ir import (
+    Attribute,
+    Dialect,
+    ParametrizedAttribute,
+    SSAValue,
+    TypeAttribute,
+)
+from xdsl.irdl import (
+    IRDLOperation,
+    irdl_attr_definition,
+    irdl_op_definition,
+    operand_def,
+    prop_def,
+    result_def,
+    traits_def,
+)
+from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
+from xdsl.utils.exceptions import VerifyException
+
+from kperfir.record import ALIGNMENT_BYTES, NARROW_RECORD_BYTES, WIDE_RECORD_BYTES
+
+
+class Memory(StrEnum):
+    """Levels that can hold a buffer."""
+
+    SHARED = "shared"
+    GLOBAL = "global"
+
+
+@irdl_attr_definition
+class BufferType(ParametrizedAttribute, TypeAttribute):
+    """Memory of one CTA, at one level."""
+
+    name = "kperf_gpu.buffer"
+
+    memory: StringAttr
+
+    @staticmethod
+    def of(memory: Memory) -> BufferType:
+        """The type of buffers at this level."""
+        return BufferType(StringAttr(memory))
+
+    def verify(self) -> None:
+        if self.memory.data not in list(Memory):
+            raise VerifyException(f"a buffer lies in {' or '.join(Memory)} memory, not {self.memory.data}")
+
+
+@irdl_attr_definition
+class IndexType(ParametrizedAttribute, TypeAttribute):
+    """A warp's place in its ring: how many bytes it has written so far."""
+
+    name = "kperf_gpu.index"
+
+
+class _Alloc(IRDLOperation):
+    size_bytes = prop_def(IntegerAttr)
+    buffer = result_def(BufferType)
+
+    assembly_format = "$size_bytes attr-dict `:` type($buffer)"
+    MEMORY: ClassVar[Memory]
+
+    def __init__(self, size_bytes: int) -> None:
+        super().__init__(
+            properties={"size_bytes": IntegerAttr(size_bytes, i32)}, result_types=[BufferType.of(self.MEMORY)]
+        )
+
+    def verify_(self) -> None:
+        size = self.size_bytes.value.data
+        if size <= 0 or size % ALIGNMENT_BYTES:
+            raise VerifyException(f"a buffer is a multiple of {ALIGNMENT_BYTES} bytes, not {size}")
+        kind = self.buffer.type
+        if not isinstance(kind, BufferType) or kind.memory.data != self.MEMORY:
+            raise VerifyException(f"{self.name} makes a buffer in {self.MEMORY} memory, not {kind}")
+
+
+@irdl_op_definition
+class LocalAllocOp(_Alloc):
+    """Memory of the CTA behind what the kernel's own shared memory takes."""
+
+    name = "kperf_gpu.local_alloc"
+    MEMORY: ClassVar[Memory] = Memory.SHARED
+
+
+@irdl_op_definition
+class GlobalScratchAllocOp(_Alloc):
+    """The CTA's block of the kernel's profile-scratch argument."""
+
+    name = "kperf_gpu.global_scratch_alloc"
+    MEMORY: ClassVar[Memory] = Memory.GLOBAL
+
+
+@irdl_op_definition
+class InitOp(IRDLOperation):
+    """Start recording: write the block's header, point every warp at its ring.
+
+    `ring` is where records go; `scratch` is the block that leaves the kernel.
+    """
+
+    name = "kperf_gpu.init"
+
+    ring = operand_def(BufferType)
+    scratch = operand_def(BufferType)
+    slots = prop_def(IntegerAttr)
+    record_bytes = prop_def(IntegerAttr)
+    index = result_def(IndexType)
+
+    traits = traits_def(MemoryWriteEffect())
+    assembly_format = (
+        "$ring `,` $scratch `slots` $slots `record_bytes` $record_bytes attr-dict"
+        " `:` type($ring) `,` type($scratch) `->` type($index)"
+    )
+
+    def __init__(self, ring: SSAValue, scratch: SSAValue, slots: int, record_bytes: int) -> None:
+        properties = {"slots": IntegerAttr(slots, i32), "record_bytes": IntegerAttr(record_bytes, i32)}
+        super().__init__(operands=[ring, scratch], properties=properties, result_types=[IndexType()])
+
+    def verify_(self) -> None:
+        slots = self.slots.value.data
+        if slots < 1 or slots & (slots - 1):
+            raise VerifyException(f"a ring has a power of two of slots, not {slots}")
+        if self.record_bytes.value.data not in (NARROW_RECORD_BYTES, WIDE_RECORD_BYTES):
+            raise VerifyException("a record has 8 or 16 bytes")
+        scratch = self.scratch.type
+        if not isinstance(scratch, BufferType) or scratch.memory.data != Memory.GLOBAL:
+            raise VerifyException("the scratch block lies in global memory")
+
+
+@irdl_op_definition
+class ReadCounterOp(IRDLOperation):
+    """Read the SM's clock: its low 32 bits, or all 64, by the result's type.
+
+    It writes as far as other passes know: two reads are never one.
+    """
+
+    name = "kperf_gpu.read_counter"
+
+    clock = result_def(IntegerType)
+
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+    assembly_format = "attr-dict `:` type($clock)"
+
+    def __init__(self, kind: Attribute = i32) -> None:
+        super().__init__(result_types=[kind])
+
+    def verify_(self) -> None:
+        kind = self.clock.type
+        if not isinstance(kind, IntegerType) or kind.width.data not in (32, 64):
+            raise VerifyException("a clock has 32 or 64 bits")
+
+
+class _Store(IRDLOperation):
+    clock = operand_def(IntegerType)
+    index = operand_def(IndexType)
+    site = prop_def(IntegerAttr)
+
+    traits = traits_def(MemoryWriteEffect())
+    assembly_format = "$clock `,` $index `site` $site attr-dict `:` type($clock) `,` type($index)"
+
+    def __init__(self, clock: SSAValue, index: SSAValue, site: int) -> None:
+        super().__init__(operands=[clock, index], properties={"site": IntegerAttr(site, i32)})
+
+    def verify_(self) -> None:
+        if self.site.value.data < 0:
+            raise VerifyException("a site is not negative")
+
+
+@irdl_op_definition
+class StoreCounterOp(_Store):
+    """Write one record and advance; the ring must have room for all there will be."""
+
+    name = "kperf_gpu.store_counter"
+
+
+@irdl_op_definition
+class CircularStoreOp(_Store):
+    """Write one record over the oldest and advance."""
+
+    name = "kperf_gpu.circular_store"
+
+
+@irdl_op_definition
+class FinalizeOp(IRDLOperation):
+    """Before the kernel returns: counts and end times to the header, the ring to scratch."""
+
+    name = "kperf_gpu.finalize"
+
+    index = operand_def(IndexType)
+
+    traits = traits_def(MemoryWriteEffect())
+    assembly_format = "$index attr-dict `:` type($index)"
+
+    def __init__(self, index: SSAValue) -> None:
+        super().__init__(operands=[index])
+
+
+KPerfGPU = Dialect(
+    "kperf_gpu",
+    [LocalAllocOp, GlobalScratchAllocOp, InitOp, ReadCounterOp, StoreCounterOp, CircularStoreOp, FinalizeOp],
+    [BufferType, IndexType],
+)
