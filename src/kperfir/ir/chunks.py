@@ -1,0 +1,158 @@
+"""A lowered kernel in the LLVM dialect, read sparsely: only where records go.
+
+At this level a module is ten times as long as before, and nothing but its entry,
+its returns and the record carriers matters. Everything between stays text, in
+chunks of whole lines. The text is MLIR's generic form, one operation a line.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from xdsl.ir import Block, Operation
+
+from kperfir.errors import IRError
+from kperfir.ir.kperf import RecordOp
+
+_FUNCTION = '  "llvm.func"('
+_KERNEL = re.compile(r"(?:nvvm|rocdl)\.kernel\b")
+_CARRIER = re.compile(r'^(\s*)(%[\w$.#-]+) = "llvm\.inline_asm"\(.*?asm_string = "// KPERF<(\d+)>.*?(?: (loc\(.*\)))?$')
+_ENTRY_ARGUMENT = re.compile(r"(%[\w$.#-]+): !llvm\.ptr<1>")
+_LOCATION = re.compile(r" (loc\(.*\))$")
+_INTEGER = r"\"?{name}\"? = (\d+) : i32"
+_CURE = "The kernel runs without records. Please report the kernel."
+
+
+class ChunkOp(Operation):
+    """Lines that stay as they are."""
+
+    name = "mlir.chunk"
+    lines: list[str]
+
+    @staticmethod
+    def make(lines: list[str]) -> ChunkOp:
+        """A chunk of whole lines."""
+        op = ChunkOp()
+        op.lines = lines
+        return op
+
+
+class ReturnOp(Operation):
+    """A return of the kernel."""
+
+    name = "mlir.return"
+    line: str
+
+    @staticmethod
+    def make(line: str) -> ReturnOp:
+        """The return written in `line`."""
+        op = ReturnOp()
+        op.line = line
+        return op
+
+
+@dataclass
+class ChunkedKernel:
+    """One kernel of a module.
+
+    Attributes:
+        before, after: lines of the module around the body; `before` ends with the
+            header of the entry block.
+        body: chunks, records and returns, in the order of the text.
+        carriers: name of the value that a record's carrier defined, and its location.
+        scratch: name of the kernel's last global pointer argument, which is
+            Triton's profile scratch.
+        attributes: text of the module's attributes.
+    """
+
+    before: list[str]
+    body: Block
+    after: list[str]
+    carriers: dict[Operation, tuple[str, str]]
+    scratch: str
+    attributes: str
+
+    def integer(self, name: str) -> int | None:
+        """An integer attribute of the module."""
+        found = re.search(_INTEGER.format(name=re.escape(name)), self.attributes)
+        return int(found.group(1)) if found else None
+
+    @property
+    def has_shared_symbol(self) -> bool:
+        """Whether the module declares the symbol of dynamic shared memory."""
+        return any('sym_name = "global_smem"' in line for line in self.before)
+
+
+def read_kernel(text: str, kinds: dict[int, tuple[str, str]]) -> ChunkedKernel:
+    """Read the module's kernel.
+
+    Args:
+        text: the module in generic form.
+        kinds: kind and region name of each site.
+
+    Raises:
+        IRError: there is no kernel, more than one, or a carrier of an unknown site.
+    """
+    lines = text.split("\n")
+    start, end = _kernel_lines(lines)
+    arguments = _ENTRY_ARGUMENT.findall(lines[start + 1])
+    if not lines[start + 1].lstrip().startswith("^bb0(") or not arguments:
+        raise IRError("The kernel has no argument for profile scratch memory.", _CURE)
+    attributes = next((line for line in reversed(lines) if line.startswith("})")), "")
+    kernel = ChunkedKernel(lines[: start + 2], Block(), lines[end:], {}, arguments[-1], attributes)
+    _fill(kernel, lines[start + 2 : end], kinds)
+    return kernel
+
+
+def _kernel_lines(lines: list[str]) -> tuple[int, int]:
+    """Lines of the header and of the closing bracket of the kernel."""
+    found: list[tuple[int, int]] = []
+    start = -1
+    for i, line in enumerate(lines):
+        if line.startswith(_FUNCTION):
+            start = i
+        if start >= 0 and line.startswith("  })"):
+            if _KERNEL.search(line) or _KERNEL.search(lines[start]):
+                found.append((start, i))
+            start = -1
+    if len(found) != 1:
+        raise IRError(f"The module holds {len(found)} kernels where one is expected.", _CURE)
+    return found[0]
+
+
+def _fill(kernel: ChunkedKernel, lines: list[str], kinds: dict[int, tuple[str, str]]) -> None:
+    pending: list[str] = []
+    for line in lines:
+        if "// KPERF<" in line:
+            _flush(kernel, pending)
+            pending = []
+            _carrier(kernel, line, kinds)
+        elif line.lstrip().startswith('"llvm.return"('):
+            _flush(kernel, pending)
+            pending = []
+            kernel.body.add_op(ReturnOp.make(line))
+        else:
+            pending.append(line)
+    _flush(kernel, pending)
+
+
+def _flush(kernel: ChunkedKernel, lines: list[str]) -> None:
+    if lines:
+        kernel.body.add_op(ChunkOp.make(lines))
+
+
+def _carrier(kernel: ChunkedKernel, line: str, kinds: dict[int, tuple[str, str]]) -> None:
+    match = _CARRIER.match(line)
+    if match is None or int(match.group(3)) not in kinds:
+        raise IRError(f"A record's carrier cannot be read: {line.strip()[:120]!r}.", _CURE)
+    kind, name = kinds[int(match.group(3))]
+    record = RecordOp(kind, name, int(match.group(3)))
+    kernel.carriers[record] = (match.group(2), match.group(4) or "")
+    kernel.body.add_op(record)
+
+
+def location_of(line: str) -> str:
+    """The `loc(...)` at the end of a line, or an empty string."""
+    found = _LOCATION.search(line)
+    return found.group(1) if found else ""

@@ -1,0 +1,1 @@
+"""Steps on the program: find scopes, place records, lower them. One pass a file."""

@@ -1,0 +1,29 @@
+"""Carry records through Triton's own lowering: `kperf.record` -> an empty inline assembly that names its site.
+
+The carrier has a side effect and no operand, so nothing moves or copies it for
+the sake of data, and it arrives in the LLVM dialect as a line that is easy to find.
+"""
+
+from __future__ import annotations
+
+from xdsl.rewriter import Rewriter
+
+from kperfir.ir.foreign import ForeignModule, ForeignOp, text_type
+from kperfir.ir.kperf import RecordOp
+
+PREFIX = "// KPERF<"
+
+
+def lower_records(module: ForeignModule) -> int:
+    """Replace every record; return how many there were."""
+    records = [op for op in module.root.walk() if isinstance(op, RecordOp)]
+    for record in records:
+        Rewriter.replace_op(record, [_carrier(record)], [])
+    return len(records)
+
+
+def _carrier(record: RecordOp) -> ForeignOp:
+    text = f"{PREFIX}{record.site.value.data}>"
+    properties = f' <{{asm_string = "{text}", constraints = "=r", packed_element = 1 : i32, pure = false}}>'
+    location = next((op.location for op in (record.next_op, record.prev_op) if isinstance(op, ForeignOp)), "")
+    return ForeignOp.make("tt.elementwise_inline_asm", [], [text_type("i32")], properties, location)

@@ -1,0 +1,43 @@
+"""Builds the table of regions and sites while records are placed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kperfir.record import Kind, Origin, Region, Role, Site, Table
+
+
+class TableBuilder:
+    """Regions that are the same in name, role, source and parent are one."""
+
+    def __init__(self) -> None:
+        self._regions: list[Region] = []
+        self._sites: list[Site] = []
+        self._known: dict[tuple[int | None, str, Origin, str, int], int] = {}
+
+    def region(self, parent: int | None, name: str, role: Role, origin: Origin, file: str, line: int) -> int:
+        """Id of the region; a role other than "sync" becomes part of its name."""
+        full = name if role == "sync" or name == role else f"{name}.{role}"
+        key = (parent, full, origin, file, line)
+        if key not in self._known:
+            self._known[key] = len(self._regions)
+            self._regions.append(Region(len(self._regions), full, role, origin, parent, file, line))
+        return self._known[key]
+
+    def name(self, region: int) -> str:
+        """Name of a region, its role included."""
+        return self._regions[region].name
+
+    def operations(self, region: int, names: tuple[str, ...]) -> None:
+        """Add operations that place a region's records."""
+        old = self._regions[region]
+        self._regions[region] = replace(old, operations=tuple(dict.fromkeys(old.operations + names)))
+
+    def site(self, region: int, kind: Kind, piece: int = 0) -> int:
+        """A new site of a region."""
+        self._sites.append(Site(len(self._sites), region, kind, piece))
+        return len(self._sites) - 1
+
+    def table(self) -> Table:
+        """Everything so far."""
+        return Table(tuple(self._regions), tuple(self._sites))

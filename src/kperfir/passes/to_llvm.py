@@ -1,0 +1,102 @@
+"""`kperf_gpu` -> lines of the LLVM dialect, spelled by a target."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from kperfir.errors import LoweringError
+from kperfir.ir.chunks import ChunkedKernel, ChunkOp, ReturnOp, location_of
+from kperfir.ir.kperf_gpu import CircularStoreOp, FinalizeOp, InitOp, ReadCounterOp, StoreCounterOp
+from kperfir.record import Layout
+
+_SHARED_SYMBOL = (
+    "  llvm.mlir.global external @global_smem() {addr_space = 3 : i32, alignment = 16 : i64} : !llvm.array<0 x i8>"
+)
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What a target needs to know about the kernel it writes into.
+
+    Attributes:
+        scratch: name of the profile-scratch argument.
+        shared_base_bytes: where the rings start in shared memory.
+        warp_size: threads of a warp.
+    """
+
+    layout: Layout
+    scratch: str
+    shared_base_bytes: int
+    warp_size: int
+
+
+class Target(Protocol):
+    """The questions in which GPUs differ.
+
+    Every answer is a list of LLVM-dialect lines without indentation and location;
+    a line that starts with "^" opens a block. `n` makes names unique.
+    """
+
+    def init(self, frame: Frame) -> list[str]:
+        """At kernel entry: header, ring address, index."""
+        ...
+
+    def read_counter(self, n: int) -> list[str]:
+        """Read the clock into `%kp_clock<n>`."""
+        ...
+
+    def store(self, frame: Frame, n: int, site: int, wraps: bool) -> list[str]:
+        """Store `%kp_clock<n>` and the site's id, and advance."""
+        ...
+
+    def finalize(self, frame: Frame, n: int) -> list[str]:
+        """Before a return: counts and end times to the header, the ring to scratch."""
+        ...
+
+
+def to_llvm(kernel: ChunkedKernel, target: Target, frame: Frame) -> str:
+    """The whole module as text.
+
+    Raises:
+        LoweringError: a record asks for what the target cannot do.
+    """
+    lines = list(kernel.before)
+    if frame.layout.place == "shared" and not kernel.has_shared_symbol:
+        module = next(i for i, line in enumerate(lines) if line.startswith('"builtin.module"'))
+        lines.insert(module + 1, _SHARED_SYMBOL)
+    number = 0
+    for op in kernel.body.ops:
+        match op:
+            case ChunkOp():
+                lines += op.lines
+            case ReturnOp():
+                lines.append(op.line)
+            case InitOp():
+                lines += _placed(target.init(frame), "")
+            case ReadCounterOp():
+                if op.clock.type.width.data != 32:
+                    raise LoweringError("A 64-bit clock cannot be stored yet.", "Use records of 8 bytes.")
+                lines += _placed(target.read_counter(number), _location(kernel, op.next_op))
+            case CircularStoreOp() | StoreCounterOp():
+                value, location = kernel.carriers[op]
+                wraps = isinstance(op, CircularStoreOp)
+                store = target.store(frame, number, op.site.value.data, wraps)
+                lines += _placed([*store, f"{value} = llvm.mlir.constant(0 : i32) : i32"], location)
+                number += 1
+            case FinalizeOp():
+                location = location_of(op.next_op.line) if isinstance(op.next_op, ReturnOp) else ""
+                lines += _placed(target.finalize(frame, number), location)
+                number += 1
+            case _:
+                pass
+    return "\n".join(lines + kernel.after)
+
+
+def _location(kernel: ChunkedKernel, store: object) -> str:
+    return kernel.carriers[store][1] if isinstance(store, (CircularStoreOp, StoreCounterOp)) else ""
+
+
+def _placed(lines: list[str], location: str) -> list[str]:
+    suffix = f" {location}" if location else ""
+    return [f"  {line}" if line.startswith("^") else f"    {line}{suffix}" for line in lines]

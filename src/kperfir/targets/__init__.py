@@ -1,0 +1,1 @@
+"""How each vendor's GPU spells a record. Nothing else in kperfir knows instructions."""

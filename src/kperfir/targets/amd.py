@@ -1,0 +1,268 @@
+"""AMD, CDNA3 (gfx942): LLVM intrinsics. Compiled only; it has not run on a GPU.
+
+Clock and identity: "AMD Instinct MI300 Instruction Set Architecture", S_MEMTIME,
+S_MEMREALTIME (100 MHz) and the hardware registers HW_ID and XCC_ID. There is no
+lane predicate on a store, so every lane writes the same record to the same place.
+"""
+
+from __future__ import annotations
+
+from kperfir.passes.to_llvm import Frame
+from kperfir.record import (
+    END_CLOCK_OFFSET,
+    HEADER_BYTES,
+    MAGIC,
+    START_CLOCK_OFFSET,
+    STATE_FINISHED,
+    STATE_OFFSET,
+    STATE_STARTED,
+)
+from kperfir.targets.text import constant, intrinsic
+
+_SHARED = "!llvm.ptr<3>"
+_GLOBAL = "!llvm.ptr<1>"
+_STACK = "!llvm.ptr<5>"
+_COPY_BYTES = 16
+_REALTIME_TICK_NS = 10
+
+# s_getreg operand: (size - 1) << 11 | offset << 6 | register
+_HW_ID = 31 << 11 | 4
+_XCC_ID = 3 << 11 | 20
+_COMPUTE_UNITS_PER_XCC, _COMPUTE_UNITS_PER_ENGINE = 40, 10
+
+# offsets into the dispatch packet (hsa_kernel_dispatch_packet_t)
+_WORKGROUP_X_OFFSET, _WORKGROUP_Y_OFFSET = 4, 6
+_GRID_X_OFFSET, _GRID_Y_OFFSET = 12, 16
+
+
+class Amd:
+    """`kperfir.passes.to_llvm.Target` for gfx942."""
+
+    def init(self, frame: Frame) -> list[str]:
+        """Header by the first thread; ring address and index of every wave."""
+        place = self._shared_ring(frame) if frame.layout.place == "shared" else self._global_ring()
+        return [
+            "%kp_tid = rocdl.workitem.id.x : i32",
+            constant("%kp_0", 0),
+            constant("%kp_1", 1),
+            constant("%kp_wave_shift", frame.warp_size.bit_length() - 1),
+            constant("%kp_lane_mask", frame.warp_size - 1),
+            "%kp_lane = llvm.and %kp_tid, %kp_lane_mask : i32",
+            "%kp_wave_any = llvm.lshr %kp_tid, %kp_wave_shift : i32",
+            "%kp_warp = rocdl.readfirstlane %kp_wave_any : i32",
+            constant("%kp_ring_bytes", frame.layout.ring_bytes),
+            "%kp_warp_offset = llvm.mul %kp_warp, %kp_ring_bytes : i32",
+            *self._block(frame),
+            *self._header(),
+            *place,
+            f"%kp_index = llvm.alloca %kp_1 x i32 : (i32) -> {_STACK}",
+            f"llvm.store %kp_0, %kp_index : i32, {_STACK}",
+        ]
+
+    @staticmethod
+    def _block(frame: Frame) -> list[str]:
+        """Linear id of the workgroup and its scratch block, in 64 bits."""
+        lines = [intrinsic("llvm.amdgcn.dispatch.ptr", (), ("%kp_packet", "!llvm.ptr<4>"))]
+        for axis, group, grid in (("x", _WORKGROUP_X_OFFSET, _GRID_X_OFFSET), ("y", _WORKGROUP_Y_OFFSET, _GRID_Y_OFFSET)):
+            lines += [
+                f"%kp_g{axis}p = llvm.getelementptr %kp_packet[{grid}] : (!llvm.ptr<4>) -> !llvm.ptr<4>, i8",
+                f"%kp_g{axis} = llvm.load %kp_g{axis}p {{alignment = 4 : i64}} : !llvm.ptr<4> -> i32",
+                f"%kp_w{axis}p = llvm.getelementptr %kp_packet[{group}] : (!llvm.ptr<4>) -> !llvm.ptr<4>, i8",
+                f"%kp_w{axis}h = llvm.load %kp_w{axis}p {{alignment = 2 : i64}} : !llvm.ptr<4> -> i16",
+                f"%kp_w{axis} = llvm.zext %kp_w{axis}h : i16 to i32",
+                f"%kp_n{axis}w = llvm.udiv %kp_g{axis}, %kp_w{axis} : i32",
+                f"%kp_n{axis} = llvm.zext %kp_n{axis}w : i32 to i64",
+            ]
+        for axis in "xyz":
+            lines += [
+                f"%kp_i{axis}w = rocdl.workgroup.id.{axis} : i32",
+                f"%kp_i{axis} = llvm.zext %kp_i{axis}w : i32 to i64",
+            ]
+        return [
+            *lines,
+            "%kp_zy = llvm.mul %kp_iz, %kp_ny : i64",
+            "%kp_y = llvm.add %kp_zy, %kp_iy : i64",
+            "%kp_yx = llvm.mul %kp_y, %kp_nx : i64",
+            "%kp_cta = llvm.add %kp_yx, %kp_ix : i64",
+            constant("%kp_cta_bytes", frame.layout.cta_bytes, "i64"),
+            "%kp_cta_offset = llvm.mul %kp_cta, %kp_cta_bytes : i64",
+            f"%kp_block = llvm.getelementptr {frame.scratch}[%kp_cta_offset] : ({_GLOBAL}, i64) -> {_GLOBAL}, i8",
+            f"%kp_rings = llvm.getelementptr %kp_block[{frame.layout.rings_offset_bytes}] : ({_GLOBAL}) -> {_GLOBAL}, i8",
+            f"%kp_out = llvm.getelementptr %kp_rings[%kp_warp_offset] : ({_GLOBAL}, i32) -> {_GLOBAL}, i8",
+        ]
+
+    @staticmethod
+    def _header() -> list[str]:
+        """A masked store keeps the entry block whole: its stack slots must stay in it."""
+        mask = "vector<4xi1>"
+        return [
+            '%kp_first = llvm.icmp "eq" %kp_tid, %kp_0 : i32',
+            *_hardware_id(),
+            constant("%kp_magic", MAGIC),
+            constant("%kp_started", STATE_STARTED),
+            "%kp_cta32 = llvm.trunc %kp_cta : i64 to i32",
+            *_vector("%kp_who", ["%kp_magic", "%kp_cta32", "%kp_unit", "%kp_started"], "i32"),
+            *_vector("%kp_mask", ["%kp_first"] * 4, "i1"),
+            *_times("%kp_start"),
+            *_vector("%kp_when", ["%kp_start_clock", "%kp_start_time"], "i64"),
+            f"%kp_when4 = llvm.bitcast %kp_when : vector<2xi64> to vector<4xi32>",
+            f"%kp_when_to = llvm.getelementptr %kp_block[{START_CLOCK_OFFSET}] : ({_GLOBAL}) -> {_GLOBAL}, i8",
+            _masked_store("%kp_who", "%kp_block", mask),
+            _masked_store("%kp_when4", "%kp_when_to", mask),
+        ]
+
+    @staticmethod
+    def _shared_ring(frame: Frame) -> list[str]:
+        return [
+            constant("%kp_base", frame.shared_base_bytes),
+            "%kp_offset = llvm.add %kp_warp_offset, %kp_base : i32",
+            "%kp_shared = llvm.mlir.addressof @global_smem : !llvm.ptr<3>",
+            f"%kp_ring = llvm.getelementptr %kp_shared[%kp_offset] : ({_SHARED}, i32) -> {_SHARED}, i8",
+        ]
+
+    @staticmethod
+    def _global_ring() -> list[str]:
+        return [f"%kp_ring = llvm.getelementptr %kp_out[0] : ({_GLOBAL}) -> {_GLOBAL}, i8"]
+
+    def read_counter(self, n: int) -> list[str]:
+        """The low half of the clock, fenced so that matrix instructions stay on their side."""
+        return [
+            intrinsic("llvm.amdgcn.sched.barrier", [("%kp_0", "i32")]),
+            intrinsic("llvm.amdgcn.s.memtime", (), (f"%kp_wide{n}", "i64")),
+            f"%kp_clock{n} = llvm.trunc %kp_wide{n} : i64 to i32",
+        ]
+
+    def store(self, frame: Frame, n: int, site: int, wraps: bool) -> list[str]:
+        """One 8-byte store, the same by every lane."""
+        kind = _SHARED if frame.layout.place == "shared" else _GLOBAL
+        index = f"%kp_at{n}"
+        lines = [f"{index} = llvm.load %kp_index : {_STACK} -> i32", constant(f"%kp_site{n}", site)]
+        if wraps:
+            lines += [
+                constant(f"%kp_mask{n}", frame.layout.ring_bytes - 1),
+                f"%kp_slot{n} = llvm.and {index}, %kp_mask{n} : i32",
+            ]
+        slot = f"%kp_slot{n}" if wraps else index
+        return [
+            *lines,
+            f"%kp_address{n} = llvm.getelementptr %kp_ring[{slot}] : ({kind}, i32) -> {kind}, i8",
+            *_vector(f"%kp_record{n}", [f"%kp_site{n}", f"%kp_clock{n}"], "i32"),
+            f"llvm.store %kp_record{n}, %kp_address{n} {{alignment = 8 : i64}} : vector<2xi32>, {kind}",
+            constant(f"%kp_step{n}", frame.layout.record_bytes),
+            f"%kp_next{n} = llvm.add {index}, %kp_step{n} : i32",
+            f"llvm.store %kp_next{n}, %kp_index : i32, {_STACK}",
+            intrinsic("llvm.amdgcn.sched.barrier", [("%kp_0", "i32")]),
+        ]
+
+    def finalize(self, frame: Frame, n: int) -> list[str]:
+        """End times and count by lane 0 of every wave; a ring in shared memory is copied by its wave."""
+        tail, after = f"^kp_tail{n}", f"^kp_after{n}"
+        lines = [
+            f"%kp_written{n} = llvm.load %kp_index : {_STACK} -> i32",
+            constant(f"%kp_shift{n}", frame.layout.record_bytes.bit_length() - 1),
+            f"%kp_count{n} = llvm.lshr %kp_written{n}, %kp_shift{n} : i32",
+            *_times(f"%kp_end{n}"),
+            f'%kp_lead{n} = llvm.icmp "eq" %kp_lane, %kp_0 : i32',
+            f"llvm.cond_br %kp_lead{n}, {tail}, {after}",
+            f"{tail}:",
+            *self._tail(n),
+            f"llvm.br {after}",
+            f"{after}:",
+        ]
+        return lines + self._copy(frame, n) if frame.layout.place == "shared" else lines
+
+    @staticmethod
+    def _tail(n: int) -> list[str]:
+        def pointer(name: str, offset: int) -> str:
+            return f"{name} = llvm.getelementptr %kp_block[{offset}] : ({_GLOBAL}) -> {_GLOBAL}, i8"
+
+        return [
+            pointer(f"%kp_clock_to{n}", END_CLOCK_OFFSET),
+            pointer(f"%kp_time_to{n}", END_CLOCK_OFFSET + 8),
+            pointer(f"%kp_state_to{n}", STATE_OFFSET),
+            pointer(f"%kp_counts_to{n}", HEADER_BYTES),
+            f"%kp_c{n} = llvm.atomicrmw umax %kp_clock_to{n}, %kp_end{n}_clock monotonic : {_GLOBAL}, i64",
+            f"%kp_t{n} = llvm.atomicrmw umax %kp_time_to{n}, %kp_end{n}_time monotonic : {_GLOBAL}, i64",
+            constant(f"%kp_finished{n}", STATE_FINISHED),
+            f"llvm.store %kp_finished{n}, %kp_state_to{n} {{alignment = 4 : i64}} : i32, {_GLOBAL}",
+            f"%kp_count_to{n} = llvm.getelementptr %kp_counts_to{n}[%kp_warp] : ({_GLOBAL}, i32) -> {_GLOBAL}, i32",
+            f"llvm.store %kp_count{n}, %kp_count_to{n} {{alignment = 4 : i64}} : i32, {_GLOBAL}",
+        ]
+
+    @staticmethod
+    def _copy(frame: Frame, n: int) -> list[str]:
+        """`for (i = lane * 16; i < min(written, ring); i += wave * 16) out[i] = ring[i]`."""
+        loop, body, done = f"^kp_loop{n}", f"^kp_body{n}", f"^kp_done{n}"
+        at = f"%kp_i{n}"
+        return [
+            f"%kp_limit{n} = llvm.intr.umin(%kp_written{n}, %kp_ring_bytes) : (i32, i32) -> i32",
+            constant(f"%kp_width{n}", _COPY_BYTES),
+            constant(f"%kp_stride{n}", _COPY_BYTES * frame.warp_size),
+            f"%kp_from_lane{n} = llvm.mul %kp_lane, %kp_width{n} : i32",
+            f"llvm.br {loop}(%kp_from_lane{n} : i32)",
+            f"{loop}({at}: i32):",
+            f'%kp_more{n} = llvm.icmp "ult" {at}, %kp_limit{n} : i32',
+            f"llvm.cond_br %kp_more{n}, {body}, {done}",
+            f"{body}:",
+            f"%kp_from{n} = llvm.getelementptr %kp_ring[{at}] : ({_SHARED}, i32) -> {_SHARED}, i8",
+            f"%kp_to{n} = llvm.getelementptr %kp_out[{at}] : ({_GLOBAL}, i32) -> {_GLOBAL}, i8",
+            f"%kp_value{n} = llvm.load %kp_from{n} {{alignment = 16 : i64}} : {_SHARED} -> vector<4xi32>",
+            f"llvm.store %kp_value{n}, %kp_to{n} {{alignment = 16 : i64}} : vector<4xi32>, {_GLOBAL}",
+            f"%kp_following{n} = llvm.add {at}, %kp_stride{n} : i32",
+            f"llvm.br {loop}(%kp_following{n} : i32)",
+            f"{done}:",
+        ]
+
+
+def _times(name: str) -> list[str]:
+    """Clock in cycles and global time in nanoseconds."""
+    return [
+        intrinsic("llvm.amdgcn.s.memtime", (), (f"{name}_clock", "i64")),
+        intrinsic("llvm.amdgcn.s.memrealtime", (), (f"{name}_ticks", "i64")),
+        constant(f"{name}_tick_ns", _REALTIME_TICK_NS, "i64"),
+        f"{name}_time = llvm.mul {name}_ticks, {name}_tick_ns : i64",
+    ]
+
+
+def _hardware_id() -> list[str]:
+    """Number of the compute unit: chiplet * 40 + shader engine * 10 + unit."""
+    return [
+        constant("%kp_hw_register", _HW_ID),
+        constant("%kp_xcc_register", _XCC_ID),
+        intrinsic("llvm.amdgcn.s.getreg", [("%kp_hw_register", "i32")], ("%kp_hw", "i32")),
+        intrinsic("llvm.amdgcn.s.getreg", [("%kp_xcc_register", "i32")], ("%kp_xcc", "i32")),
+        constant("%kp_8", 8),
+        constant("%kp_13", 13),
+        constant("%kp_15", 15),
+        constant("%kp_3", 3),
+        constant("%kp_per_xcc", _COMPUTE_UNITS_PER_XCC),
+        constant("%kp_per_engine", _COMPUTE_UNITS_PER_ENGINE),
+        "%kp_cu_high = llvm.lshr %kp_hw, %kp_8 : i32",
+        "%kp_cu = llvm.and %kp_cu_high, %kp_15 : i32",
+        "%kp_se_high = llvm.lshr %kp_hw, %kp_13 : i32",
+        "%kp_se = llvm.and %kp_se_high, %kp_3 : i32",
+        "%kp_xcc_first = llvm.mul %kp_xcc, %kp_per_xcc : i32",
+        "%kp_se_first = llvm.mul %kp_se, %kp_per_engine : i32",
+        "%kp_engine = llvm.add %kp_xcc_first, %kp_se_first : i32",
+        "%kp_unit = llvm.add %kp_engine, %kp_cu : i32",
+    ]
+
+
+def _vector(name: str, values: list[str], kind: str) -> list[str]:
+    """Define a vector of scalars."""
+    full = f"vector<{len(values)}x{kind}>"
+    lines = [f"{name}_v0 = llvm.mlir.undef : {full}"]
+    for i, value in enumerate(values):
+        result = name if i == len(values) - 1 else f"{name}_v{i + 1}"
+        lines += [
+            constant(f"{name}_n{i}", i),
+            f"{result} = llvm.insertelement {value}, {name}_v{i}[{name}_n{i} : i32] : {full}",
+        ]
+    return lines
+
+
+def _masked_store(value: str, address: str, mask: str) -> str:
+    return (
+        f'"llvm.intr.masked.store"({value}, {address}, %kp_mask) <{{alignment = 16 : i32}}> '
+        f": (vector<4xi32>, {_GLOBAL}, {mask}) -> ()"
+    )

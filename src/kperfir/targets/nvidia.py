@@ -1,0 +1,181 @@
+"""NVIDIA: PTX in inline assembly.
+
+Special registers: https://docs.nvidia.com/cuda/parallel-thread-execution/#special-registers.
+Lane 0 of each warp stores, under a predicate, so that no branch is added. What is
+needed at a return is read from special registers again there instead of being kept
+in registers through the kernel.
+"""
+
+from __future__ import annotations
+
+from kperfir.passes.to_llvm import Frame
+from kperfir.record import (
+    CTA_OFFSET,
+    END_CLOCK_OFFSET,
+    END_TIME_OFFSET,
+    HEADER_BYTES,
+    MAGIC,
+    MAGIC_OFFSET,
+    START_CLOCK_OFFSET,
+    STATE_FINISHED,
+    STATE_OFFSET,
+    STATE_STARTED,
+)
+from kperfir.targets.text import assembly, constant
+
+_SHARED = "!llvm.ptr<3>"
+_GLOBAL = "!llvm.ptr<1>"
+_COPY_BYTES = 16
+
+# id of the CTA in 64 bits, x + y * grid_x + z * grid_x * grid_y, into c
+_LINEAR_CTA = (
+    "mov.u32 a, %ctaid.z; cvt.u64.u32 c, a;",
+    "mov.u32 a, %nctaid.y; cvt.u64.u32 u, a; mul.lo.u64 c, c, u;",
+    "mov.u32 a, %ctaid.y; cvt.u64.u32 u, a; add.u64 c, c, u;",
+    "mov.u32 a, %nctaid.x; cvt.u64.u32 u, a; mul.lo.u64 c, c, u;",
+    "mov.u32 a, %ctaid.x; cvt.u64.u32 u, a; add.u64 c, c, u;",
+)
+
+
+class Nvidia:
+    """`kperfir.passes.to_llvm.Target` for sm_80 and newer."""
+
+    def init(self, frame: Frame) -> list[str]:
+        """Header by thread 0; ring address and index of every warp."""
+        lines = [
+            self._header(frame),
+            "%kp_tid = nvvm.read.ptx.sreg.tid.x : i32",
+            constant("%kp_0", 0),
+            constant("%kp_1", 1),
+            constant("%kp_5", 5),
+            constant("%kp_31", 31),
+            "%kp_lane = llvm.and %kp_tid, %kp_31 : i32",
+            '%kp_lead = llvm.icmp "eq" %kp_lane, %kp_0 : i32',
+            "%kp_warp = llvm.lshr %kp_tid, %kp_5 : i32",
+            constant("%kp_ring_bytes", frame.layout.ring_bytes),
+            "%kp_warp_offset = llvm.mul %kp_warp, %kp_ring_bytes : i32",
+        ]
+        lines += self._shared_ring(frame) if frame.layout.place == "shared" else self._global_ring(frame)
+        return [
+            *lines,
+            "%kp_index = llvm.alloca %kp_1 x i32 : (i32) -> !llvm.ptr",
+            "llvm.store %kp_0, %kp_index : i32, !llvm.ptr",
+        ]
+
+    @staticmethod
+    def _header(frame: Frame) -> str:
+        text = [
+            "{ .reg .pred p; .reg .b32 a, m, s, t; .reg .b64 b, c, u, k, g;",
+            "mov.u64 k, %clock64; mov.u64 g, %globaltimer;",
+            *_LINEAR_CTA,
+            f"mad.lo.u64 b, c, {frame.layout.cta_bytes}, $0;",
+            f"mov.u32 m, {MAGIC}; cvt.u32.u64 a, c; mov.u32 s, %smid;",
+            "mov.u32 t, %tid.x; setp.eq.u32 p, t, 0;",
+            f"mov.u32 t, {STATE_STARTED};",
+            f"@p st.global.v4.b32 [b+{MAGIC_OFFSET}], {{m, a, s, t}};",
+            f"@p st.global.v2.b64 [b+{START_CLOCK_OFFSET}], {{k, g}}; }}",
+        ]
+        assert (MAGIC_OFFSET, CTA_OFFSET, STATE_OFFSET) == (0, 4, 12)
+        return assembly(text, "l", [(frame.scratch, _GLOBAL)])
+
+    @staticmethod
+    def _shared_ring(frame: Frame) -> list[str]:
+        return [
+            constant("%kp_base", frame.shared_base_bytes),
+            "%kp_offset = llvm.add %kp_warp_offset, %kp_base : i32",
+            "%kp_shared = llvm.mlir.addressof @global_smem : !llvm.ptr<3>",
+            f"%kp_ring = llvm.getelementptr %kp_shared[%kp_offset] : ({_SHARED}, i32) -> {_SHARED}, i8",
+        ]
+
+    @staticmethod
+    def _global_ring(frame: Frame) -> list[str]:
+        text = [
+            "{ .reg .b32 a; .reg .b64 c, u;",
+            *_LINEAR_CTA,
+            f"mad.lo.u64 c, c, {frame.layout.cta_bytes}, {frame.layout.rings_offset_bytes};",
+            "cvt.u64.u32 u, $2; add.u64 c, c, u; add.u64 $0, $1, c; }",
+        ]
+        operands = [(frame.scratch, _GLOBAL), ("%kp_warp_offset", "i32")]
+        return [assembly(text, "=l,l,r", operands, ("%kp_ring", _GLOBAL))]
+
+    def read_counter(self, n: int) -> list[str]:
+        """The low half of the SM's clock."""
+        return [assembly(["mov.u32 $0, %clock;"], "=r", (), (f"%kp_clock{n}", "i32"))]
+
+    def store(self, frame: Frame, n: int, site: int, wraps: bool) -> list[str]:
+        """One 8-byte store by lane 0."""
+        kind, space, constraint = (
+            (_SHARED, "shared", "r") if frame.layout.place == "shared" else (_GLOBAL, "global", "l")
+        )
+        index = f"%kp_at{n}"
+        lines = [f"{index} = llvm.load %kp_index : !llvm.ptr -> i32", constant(f"%kp_site{n}", site)]
+        if wraps:
+            lines += [
+                constant(f"%kp_mask{n}", frame.layout.ring_bytes - 1),
+                f"%kp_slot{n} = llvm.and {index}, %kp_mask{n} : i32",
+            ]
+        slot = f"%kp_slot{n}" if wraps else index
+        address = f"%kp_address{n}"
+        operands = [(address, kind), (f"%kp_site{n}", "i32"), (f"%kp_clock{n}", "i32"), ("%kp_lead", "i1")]
+        return [
+            *lines,
+            f"{address} = llvm.getelementptr %kp_ring[{slot}] : ({kind}, i32) -> {kind}, i8",
+            assembly([f"@$3 st.{space}.v2.b32 [$0], {{$1, $2}};"], f"{constraint},r,r,b", operands),
+            constant(f"%kp_step{n}", frame.layout.record_bytes),
+            f"%kp_next{n} = llvm.add {index}, %kp_step{n} : i32",
+            f"llvm.store %kp_next{n}, %kp_index : i32, !llvm.ptr",
+        ]
+
+    def finalize(self, frame: Frame, n: int) -> list[str]:
+        """End times and count by lane 0 of every warp; a ring in shared memory is copied by its warp."""
+        lines = [
+            f"%kp_written{n} = llvm.load %kp_index : !llvm.ptr -> i32",
+            constant(f"%kp_shift{n}", frame.layout.record_bytes.bit_length() - 1),
+            f"%kp_count{n} = llvm.lshr %kp_written{n}, %kp_shift{n} : i32",
+            self._tail(frame, n),
+        ]
+        return lines + self._copy(frame, n) if frame.layout.place == "shared" else lines
+
+    @staticmethod
+    def _tail(frame: Frame, n: int) -> str:
+        text = [
+            "{ .reg .b32 a, w; .reg .b64 c, u, k, g;",
+            "mov.u64 k, %clock64; mov.u64 g, %globaltimer;",
+            *_LINEAR_CTA,
+            f"mad.lo.u64 c, c, {frame.layout.cta_bytes}, $1;",
+            f"@$3 red.global.max.u64 [c+{END_CLOCK_OFFSET}], k;",
+            f"@$3 red.global.max.u64 [c+{END_TIME_OFFSET}], g;",
+            f"mov.u32 a, {STATE_FINISHED};",
+            f"@$3 st.global.b32 [c+{STATE_OFFSET}], a;",
+            "mov.u32 w, %tid.x; shr.u32 w, w, 5; mul.wide.u32 u, w, 4; add.u64 u, u, c;",
+            f"@$3 st.global.b32 [u+{HEADER_BYTES}], $2;",
+            f"mul.wide.u32 u, w, {frame.layout.ring_bytes}; add.u64 u, u, c;",
+            f"add.u64 $0, u, {frame.layout.rings_offset_bytes}; }}",
+        ]
+        operands = [(frame.scratch, _GLOBAL), (f"%kp_count{n}", "i32"), ("%kp_lead", "i1")]
+        return assembly(text, "=&l,l,r,b", operands, (f"%kp_out{n}", _GLOBAL))
+
+    @staticmethod
+    def _copy(frame: Frame, n: int) -> list[str]:
+        """`for (i = lane * 16; i < min(written, ring); i += 32 * 16) out[i] = ring[i]`."""
+        loop, body, done = f"^kp_loop{n}", f"^kp_body{n}", f"^kp_done{n}"
+        at = f"%kp_i{n}"
+        return [
+            assembly(["bar.warp.sync 0xffffffff;"], "~{memory}"),
+            f"%kp_limit{n} = llvm.intr.umin(%kp_written{n}, %kp_ring_bytes) : (i32, i32) -> i32",
+            constant(f"%kp_width{n}", _COPY_BYTES),
+            constant(f"%kp_stride{n}", _COPY_BYTES * frame.warp_size),
+            f"%kp_first{n} = llvm.mul %kp_lane, %kp_width{n} : i32",
+            f"llvm.br {loop}(%kp_first{n} : i32)",
+            f"{loop}({at}: i32):",
+            f'%kp_more{n} = llvm.icmp "ult" {at}, %kp_limit{n} : i32',
+            f"llvm.cond_br %kp_more{n}, {body}, {done}",
+            f"{body}:",
+            f"%kp_from{n} = llvm.getelementptr %kp_ring[{at}] : ({_SHARED}, i32) -> {_SHARED}, i8",
+            f"%kp_to{n} = llvm.getelementptr %kp_out{n}[{at}] : ({_GLOBAL}, i32) -> {_GLOBAL}, i8",
+            f"%kp_value{n} = llvm.load %kp_from{n} {{alignment = 16 : i64}} : {_SHARED} -> vector<4xi32>",
+            f"llvm.store %kp_value{n}, %kp_to{n} {{alignment = 16 : i64}} : vector<4xi32>, {_GLOBAL}",
+            f"%kp_following{n} = llvm.add {at}, %kp_stride{n} : i32",
+            f"llvm.br {loop}(%kp_following{n} : i32)",
+            f"{done}:",
+        ]
