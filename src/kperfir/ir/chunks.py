@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from urllib.parse import unquote
 
 from xdsl.ir import Block, Operation
 
 from kperfir.errors import IRError
 from kperfir.ir.kperf import RecordOp
 
+PREFIX = "// KPERF<"
+
 _FUNCTION = '  "llvm.func"('
 _KERNEL = re.compile(r"(?:nvvm|rocdl)\.kernel\b")
-_CARRIER = re.compile(r'^(\s*)(%[\w$.#-]+) = "llvm\.inline_asm"\(.*?asm_string = "// KPERF<(\d+)>.*?(?: (loc\(.*\)))?$')
+_CARRIER = re.compile(r'^(\s*)(%[\w$.#-]+) = "llvm\.inline_asm"\(.*?asm_string = "// KPERF<(\d+) (\w+) (\S+)>.*?(?: (loc\(.*\)))?$')
 _ENTRY_ARGUMENT = re.compile(r"(%[\w$.#-]+): !llvm\.ptr<1>")
 _LOCATION = re.compile(r" (loc\(.*\))$")
 _INTEGER = r"\"?{name}\"? = (\d+) : i32"
@@ -84,15 +87,14 @@ class ChunkedKernel:
         return any('sym_name = "global_smem"' in line for line in self.before)
 
 
-def read_kernel(text: str, kinds: dict[int, tuple[str, str]]) -> ChunkedKernel:
+def read_kernel(text: str) -> ChunkedKernel:
     """Read the module's kernel.
 
     Args:
         text: the module in generic form.
-        kinds: kind and region name of each site.
 
     Raises:
-        IRError: there is no kernel, more than one, or a carrier of an unknown site.
+        IRError: there is no kernel, more than one, or a carrier that cannot be read.
     """
     lines = text.split("\n")
     start, end = _kernel_lines(lines)
@@ -101,7 +103,7 @@ def read_kernel(text: str, kinds: dict[int, tuple[str, str]]) -> ChunkedKernel:
         raise IRError("The kernel has no argument for profile scratch memory.", _CURE)
     attributes = next((line for line in reversed(lines) if line.startswith("})")), "")
     kernel = ChunkedKernel(lines[: start + 2], Block(), lines[end:], {}, arguments[-1], attributes)
-    _fill(kernel, lines[start + 2 : end], kinds)
+    _fill(kernel, lines[start + 2 : end])
     return kernel
 
 
@@ -121,13 +123,13 @@ def _kernel_lines(lines: list[str]) -> tuple[int, int]:
     return found[0]
 
 
-def _fill(kernel: ChunkedKernel, lines: list[str], kinds: dict[int, tuple[str, str]]) -> None:
+def _fill(kernel: ChunkedKernel, lines: list[str]) -> None:
     pending: list[str] = []
     for line in lines:
-        if "// KPERF<" in line:
+        if PREFIX in line:
             _flush(kernel, pending)
             pending = []
-            _carrier(kernel, line, kinds)
+            _carrier(kernel, line)
         elif line.lstrip().startswith('"llvm.return"('):
             _flush(kernel, pending)
             pending = []
@@ -142,13 +144,13 @@ def _flush(kernel: ChunkedKernel, lines: list[str]) -> None:
         kernel.body.add_op(ChunkOp.make(lines))
 
 
-def _carrier(kernel: ChunkedKernel, line: str, kinds: dict[int, tuple[str, str]]) -> None:
+def _carrier(kernel: ChunkedKernel, line: str) -> None:
     match = _CARRIER.match(line)
-    if match is None or int(match.group(3)) not in kinds:
+    if match is None:
         raise IRError(f"A record's carrier cannot be read: {line.strip()[:120]!r}.", _CURE)
-    kind, name = kinds[int(match.group(3))]
-    record = RecordOp(kind, name, int(match.group(3)))
-    kernel.carriers[record] = (match.group(2), match.group(4) or "")
+    _, value, site, kind, name, location = match.groups()
+    record = RecordOp(kind, unquote(name), int(site))
+    kernel.carriers[record] = (value, location or "")
     kernel.body.add_op(record)
 
 

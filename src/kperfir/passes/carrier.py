@@ -6,12 +6,14 @@ the sake of data, and it arrives in the LLVM dialect as a line that is easy to f
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 from xdsl.rewriter import Rewriter
 
+from kperfir.ir.chunks import PREFIX
 from kperfir.ir.foreign import ForeignModule, ForeignOp, text_type
 from kperfir.ir.kperf import RecordOp
 
-PREFIX = "// KPERF<"
 
 
 def lower_records(module: ForeignModule) -> int:
@@ -23,7 +25,8 @@ def lower_records(module: ForeignModule) -> int:
 
 
 def _carrier(record: RecordOp) -> ForeignOp:
-    text = f"{PREFIX}{record.site.value.data}>"
+    name = quote(record.region_name.data, safe="")
+    text = f"{PREFIX}{record.site.value.data} {record.kind.data} {name}>"
     properties = f' <{{asm_string = "{text}", constraints = "=r", packed_element = 1 : i32, pure = false}}>'
     location = next((op.location for op in (record.next_op, record.prev_op) if isinstance(op, ForeignOp)), "")
     return ForeignOp.make("tt.elementwise_inline_asm", [], [text_type("i32")], properties, location)

@@ -1,0 +1,167 @@
+"""Build the instrumented twin of a kernel that Triton has compiled plain.
+
+The plain kernel stays in Triton's caches and is what runs whenever nothing is
+recorded; the twin is compiled from the same source with the same options, under a
+key of its own.
+"""
+
+from __future__ import annotations
+
+import contextvars
+from dataclasses import dataclass, replace
+from typing import Any
+
+import triton
+
+from kperfir.bridge import compat
+from kperfir.bridge.occupancy import DeviceLimits, ctas_per_sm, ring_room
+from kperfir.bridge.request import Request
+from kperfir.bridge.stages import METADATA, instrumenting
+from kperfir.capture.schema import Problem, Resources
+from kperfir.errors import BridgeError, KperfError, LoweringError
+from kperfir.passes.finding import Finding
+from kperfir.plan import Plan
+from kperfir.record import Layout, Table
+
+_FALLBACK = "It runs as it is, without records."
+
+
+@dataclass(frozen=True)
+class Instrumented:
+    """An instrumented kernel and how to read what it writes."""
+
+    kernel: Any
+    table: Table
+    layout: Layout
+    findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True)
+class Twin:
+    """The instrumented build of one kernel, or the reasons why there is none.
+
+    Attributes:
+        kernel: Triton's CompiledKernel; None where the plain one has to do.
+        place_reason: why the rings lie where they do, in words.
+    """
+
+    kernel: Any | None
+    table: Table = Table((), ())
+    layout: Layout = Layout(1, 1)
+    place_reason: str = ""
+    plain: Resources = Resources()
+    instrumented: Resources = Resources()
+    problems: tuple[Problem, ...] = ()
+
+
+def compile_instrumented(source: Any, target: Any, options: dict[str, Any], request: Request) -> Instrumented:
+    """Compile a source with records, for any target; nothing is loaded or run.
+
+    Args:
+        source: Triton's ASTSource or GluonASTSource. target: its GPUTarget.
+
+    Raises:
+        KperfError: kperfir cannot instrument it.
+        Exception: whatever Triton raises.
+    """
+    with instrumenting(request) as compile_:
+        try:
+            kernel = triton.compile(source, target=target, options=options | compat.key_options(request.digest()))
+        except Exception as error:
+            raise compile_.error or error from None
+    data = getattr(kernel.metadata, METADATA, None)
+    if data is None:
+        raise LoweringError("Triton compiled it without asking kperfir.", "Run `kperfir doctor`.")
+    findings = tuple(Finding(**f) for f in data["findings"])
+    return Instrumented(kernel, Table.from_json(data["table"]), Layout(**data["layout"]), findings)
+
+
+def instrument(plain: Any, plan: Plan, limits: DeviceLimits) -> Twin:
+    """Build and load the twin of a plain kernel that is loaded.
+
+    It never raises for a kernel: what cannot be instrumented comes back without a
+    kernel and with the reason as a problem.
+    """
+    name = plain.name
+    try:
+        return contextvars.copy_context().run(_instrument, plain, plan, limits)
+    except Exception as error:
+        return Twin(None, problems=(_not_recorded(name, error),), plain=_resources(plain, limits))
+
+
+def _instrument(plain: Any, plan: Plan, limits: DeviceLimits) -> Twin:
+    if not hasattr(plain.src, "fn"):
+        raise BridgeError("It was compiled from IR text, and has no source to compile again.")
+    options = compat.compile_options(plain)
+    before = _resources(plain, limits)
+    request, reason = choose(plan, before, limits)
+    try:
+        built = compile_instrumented(plain.src, plain.metadata.target, options, request)
+        after = _load(built.kernel, limits)
+        worse = _occupancy_lost(before, after)
+    except KperfError:
+        raise
+    except Exception as error:
+        if request.place == "global" or plan.buffer == "shared":
+            raise
+        built, worse = None, f"the build with rings in shared memory failed ({_one_line(error)})"
+        after = Resources()
+    if worse and request.place == "shared" and plan.buffer == "auto":
+        reason = f"global memory: {worse}"
+        built = compile_instrumented(plain.src, plain.metadata.target, options, replace(request, place="global"))
+        after = _load(built.kernel, limits)
+    assert built is not None
+    problems = tuple(Problem(f.code, f"{plain.name}: {f.where}", f.what, f.cure) for f in built.findings)
+    return Twin(built.kernel, built.table, built.layout, reason, before, after, problems)
+
+
+def choose(plan: Plan, plain: Resources, limits: DeviceLimits) -> tuple[Request, str]:
+    """Where the rings go and how long they are, from what the plain kernel leaves free.
+
+    Raises:
+        LoweringError: shared memory was asked for and has no room.
+    """
+    request = Request.of(plan)
+    if plan.buffer == "global":
+        return replace(request, place="global"), "global memory: asked for"
+    room, why = ring_room(limits, plain.warps or 1, plain.registers or 0, plain.shared_bytes or 0)
+    wanted = plan.slots or room
+    if room and wanted <= room:
+        slots = plan.slots or min(room, 4 * request.slots)
+        return replace(request, place="shared", slots=slots), f"shared memory: {why}"
+    if plan.buffer == "shared":
+        raise LoweringError(
+            f"Rings in shared memory were asked for, but there is no room: {why}.", "Use buffer=auto or global."
+        )
+    detail = f"{plan.slots} slots a warp were asked for; {why}" if plan.slots else why
+    return replace(request, place="global"), f"global memory: {detail}"
+
+
+def _load(kernel: Any, limits: DeviceLimits) -> Resources:
+    """Load the binary, so that a failure shows here and not in the user's launch."""
+    kernel._init_handles()
+    return _resources(kernel, limits)
+
+
+def _resources(kernel: Any, limits: DeviceLimits) -> Resources:
+    registers = getattr(kernel, "n_regs", None)
+    shared, warps = kernel.metadata.shared, kernel.metadata.num_warps
+    ctas = ctas_per_sm(limits, warps, registers, shared) if registers is not None else None
+    return Resources(shared, registers, getattr(kernel, "n_spills", None), warps, ctas)
+
+
+def _occupancy_lost(before: Resources, after: Resources) -> str:
+    if before.ctas_per_sm is None or after.ctas_per_sm is None or after.ctas_per_sm >= before.ctas_per_sm:
+        return ""
+    return f"with rings in shared memory only {after.ctas_per_sm} of {before.ctas_per_sm} CTAs fit on an SM"
+
+
+def _not_recorded(name: str, error: Exception) -> Problem:
+    if isinstance(error, KperfError):
+        return Problem("not-recorded", name, error.what, f"{error.cure} {_FALLBACK}".strip())
+    return Problem("not-recorded", name, f"Its instrumented build failed: {_one_line(error)}.", _FALLBACK)
+
+
+def _one_line(error: Exception) -> str:
+    text = " ".join(str(error).split()) or type(error).__name__
+    return f"{type(error).__name__}: {text[:300]}"

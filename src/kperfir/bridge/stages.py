@@ -1,0 +1,209 @@
+"""kperfir's passes inside Triton's compile pipeline.
+
+The hook and the proxy below are there only while an instrumented compile runs
+(`instrumenting`), and do nothing in threads that are not inside one.
+
+    AST ── ttir ──► ttgir ──► llir ──► ptx, cubin
+        tag scopes │   place │   └ LLVM dialect: lower (the proxy of the backend's name `llvm`)
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from triton import knobs
+
+from kperfir import language
+from kperfir.bridge import compat
+from kperfir.bridge.lower import lower_module
+from kperfir.bridge.request import MODULE_ATTRIBUTE, Request
+from kperfir.bridge.text import generic_text, parse_text
+from kperfir.errors import KperfError, LoweringError
+from kperfir.ir.foreign import ForeignModule
+from kperfir.ir.locations import Locations
+from kperfir.ir.printer import print_module
+from kperfir.ir.reader import read_module
+from kperfir.passes.carrier import lower_records
+from kperfir.passes.explicit import find_markers
+from kperfir.passes.finding import Finding
+from kperfir.passes.place import place
+from kperfir.passes.scopes import Scope, has_markers, tag_scopes
+from kperfir.record import Layout
+
+METADATA = "kperf"
+_BACKENDS = ("nvidia", "amd")
+
+
+@dataclass
+class Compile:
+    """One instrumented compile while it runs.
+
+    Attributes:
+        request: what to do.
+        error: the first of kperfir's own errors; Triton may wrap it on its way out.
+    """
+
+    request: Request
+    error: KperfError | None = None
+    scopes: tuple[Scope, ...] = ()
+    layout: Layout | None = None
+    findings: list[Finding] = field(default_factory=list)
+
+
+_lock = threading.Lock()
+_compile: ContextVar[Compile | None] = ContextVar("kperfir_compile", default=None)
+
+
+@contextmanager
+def instrumenting(request: Request) -> Iterator[Compile]:
+    """Whatever this thread compiles inside is instrumented.
+
+    A stage hook that is already installed is kept and called first. Compiles of
+    other threads go through untouched; instrumented ones come one after another.
+    """
+    compile_ = Compile(request)
+    with _lock, _hooked(), _proxied():
+        token = _compile.set(compile_)
+        emitting = language.emitting.set(True)
+        try:
+            yield compile_
+        finally:
+            language.emitting.reset(emitting)
+            _compile.reset(token)
+
+
+@contextmanager
+def _hooked() -> Iterator[None]:
+    previous = knobs.runtime.add_stages_inspection_hook
+    knobs.runtime.add_stages_inspection_hook = _stage_hook(previous)
+    try:
+        yield
+    finally:
+        knobs.runtime.add_stages_inspection_hook = previous
+
+
+@contextmanager
+def _proxied() -> Iterator[None]:
+    modules = [importlib.import_module(f"triton.backends.{name}.compiler") for name in _BACKENDS]
+    real = [module.llvm for module in modules]
+    for module, llvm in zip(modules, real):
+        module.llvm = _LlvmProxy(llvm)
+    try:
+        yield
+    finally:
+        for module, llvm in zip(modules, real):
+            module.llvm = llvm
+
+
+def _stage_hook(previous: Callable[..., Any] | None) -> Callable[..., Any]:
+    def hook(
+        backend: Any = None, stages: Any = None, options: Any = None, language: Any = None, capability: Any = None
+    ) -> Any:
+        compile_ = _compile.get()
+        if stages is None:
+            key, digest = previous() if previous else ("", "")
+            own = f"-kperf-{compile_.request.digest()}" if compile_ else ""
+            return key + own, digest + own
+        if previous:
+            previous(backend, stages, options, language, capability)
+        if compile_:
+            _wrap(stages, compile_)
+        return None
+
+    return hook
+
+
+def _wrap(stages: dict[str, Any], compile_: Compile) -> None:
+    """Put kperfir's steps into a backend's stages; Gluon kernels have no "ttir"."""
+    gluon = "ttir" not in stages
+    ttgir, llir = stages["ttgir"], stages["llir"]
+    if not gluon:
+        ttir = stages["ttir"]
+        stages["ttir"] = lambda source, metadata: ttir(_noted(compile_, _tag, source, compile_), metadata)
+    stages["ttgir"] = lambda source, metadata: _noted(
+        compile_, _place, ttgir(source, metadata), metadata, compile_, gluon
+    )
+    stages["llir"] = lambda source, metadata: _noted(compile_, _lower, llir, source, metadata, compile_)
+
+
+def _noted(compile_: Compile, step: Callable[..., Any], *arguments: Any) -> Any:
+    """Run a step; keep its error, because Triton re-raises some in other clothes."""
+    try:
+        return step(*arguments)
+    except KperfError as error:
+        compile_.error = compile_.error or error
+        raise
+
+
+def _tag(source: Any, compile_: Compile) -> Any:
+    """Scopes of a Triton-DSL kernel become location tags. Without scopes nothing is read."""
+    text = generic_text(source)
+    if not has_markers(text):
+        return source
+    module = read_module(text)
+    tagged = tag_scopes(module)
+    compile_.scopes = tagged.scopes
+    compile_.findings += tagged.findings
+    return parse_text(print_module(module), source.context)
+
+
+def _place(source: Any, metadata: dict[str, Any], compile_: Compile, gluon: bool) -> Any:
+    """Records go in; the table of what they mean goes into the kernel's metadata."""
+    module = read_module(generic_text(source))
+    locations = Locations.of(module)
+    scopes, markers = find_markers(module, locations) if gluon else (compile_.scopes, ())
+    placed = place(module, locations, compile_.request.regions, scopes, markers)
+    compile_.findings += placed.findings
+    if not placed.table.sites:
+        raise LoweringError(
+            "It has nothing to record: no scope is left in it and no rule picks an operation.",
+            'Record it with regions="auto", or put a scope into it.',
+        )
+    lower_records(module)
+    _set_attribute(module, compile_.request)
+    metadata[METADATA] = {
+        "request": compile_.request.to_json(),
+        "table": placed.table.to_json(),
+        "findings": [asdict(f) for f in compile_.findings],
+    }
+    return parse_text(print_module(module), source.context)
+
+
+def _set_attribute(module: ForeignModule, request: Request) -> None:
+    """The request travels with the module, so that no two compiles can be mixed up."""
+    value = request.to_json().replace("\\", "\\\\").replace('"', '\\"')
+    attribute = f'{MODULE_ATTRIBUTE} = "{value}"'
+    old = module.root.attributes_text
+    module.root.attributes_text = old[:-1] + f", {attribute}}}" if old.endswith("}") else f" {{{attribute}}}"
+
+
+def _lower(llir: Callable[..., Any], source: Any, metadata: dict[str, Any], compile_: Compile) -> Any:
+    """Triton's own stage; the proxy lowers the records inside it, and their layout joins the metadata."""
+    result = llir(source, metadata)
+    if compile_.layout is None:
+        raise LoweringError("Triton's backend did not pass the point where records are lowered.", "Run `kperfir doctor`.")
+    metadata[METADATA]["layout"] = asdict(compile_.layout)
+    return result
+
+
+class _LlvmProxy:
+    """The backend's `llvm`, with one step before `to_module`. It keeps no state of compiles."""
+
+    def __init__(self, real: Any) -> None:
+        self._real = real
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+    def to_module(self, module: Any, *arguments: Any) -> Any:
+        compile_ = _compile.get()
+        if compile_ is not None:
+            module, compile_.layout = lower_module(module)
+        return self._real.to_module(module, *arguments)

@@ -1,0 +1,131 @@
+"""Locations of a module: aliases, names, call sites; source positions and kperf's tags in them.
+
+MLIR writes a location as an alias (`loc(#loc3)`) whose definition stands around the
+module: `#loc3 = loc("kernel.py":12:8)`, `loc("x"(#loc3))` for a name,
+`loc(callsite(#a at #b))` for an inlined call, `loc(fused[#a, #b])`. A tag is a name
+that starts with `kperf.`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from kperfir.ir.foreign import ForeignModule
+from kperfir.ir.reader import split_top
+
+TAG_PREFIX = "kperf."
+
+_ALIAS = re.compile(r"(#loc\w*) = loc\((.*)\)$")
+_POSITION = re.compile(r'"((?:[^"\\]|\\.)*)":(\d+):(\d+)')
+_NAME = re.compile(r'"((?:[^"\\]|\\.)*)"\((.*)\)$', re.DOTALL)
+_MAX_DEPTH = 64
+_LIBRARY = "/triton/language/"
+
+
+@dataclass(frozen=True)
+class _Known:
+    tags: tuple[str, ...]
+    file: str
+    line: int
+
+
+_UNKNOWN = _Known((), "", 0)
+
+
+class Locations:
+    """The location table of one module."""
+
+    def __init__(self, definitions: dict[str, str]) -> None:
+        self._definitions = definitions
+        self._known: dict[str, _Known] = {}
+        self._tagged: dict[tuple[str, str], str] = {}
+        self._lines: list[str] = []
+
+    @staticmethod
+    def of(module: ForeignModule) -> Locations:
+        """Read the aliases around a module."""
+        matches = (_ALIAS.match(line) for line in (*module.prologue, *module.epilogue))
+        return Locations({m.group(1): m.group(2) for m in matches if m})
+
+    def tags(self, location: str) -> tuple[str, ...]:
+        """Tags of an operation's ` loc(...)`, outermost first; a caller's come before its callee's."""
+        return self._resolve(_inner(location), 0).tags
+
+    def source(self, location: str) -> tuple[str, int]:
+        """File and line that the operation was written in; ("", 0) where unknown.
+
+        For a function of Triton's own library, such as `tl.max`, that is its caller.
+        """
+        known = self._resolve(_inner(location), 0)
+        return known.file, known.line
+
+    def tag(self, location: str, tag: str) -> str:
+        """A location that is `location` with one more tag around it.
+
+        The new alias must be added to the module: `lines`. It stands behind the
+        file's own aliases, since MLIR cannot refer to a later one.
+        """
+        inner = _inner(location) or "unknown"
+        key = (inner, tag)
+        if key not in self._tagged:
+            alias = f"#lockperf{len(self._tagged)}"
+            self._tagged[key] = alias
+            self._definitions[alias] = f'"{tag}"({inner})'
+            self._lines.append(f"{alias} = loc({self._definitions[alias]})")
+        return f" loc({self._tagged[key]})"
+
+    def lines(self) -> list[str]:
+        """Definitions of the aliases that `tag` made, in order."""
+        return list(self._lines)
+
+    def _resolve(self, text: str, depth: int) -> _Known:
+        known = self._known.get(text)
+        if known is None:
+            known = self._known[text] = _UNKNOWN if depth > _MAX_DEPTH else self._parse(text, depth + 1)
+        return known
+
+    def _parse(self, text: str, depth: int) -> _Known:
+        if text.startswith("#"):
+            return self._resolve(self._definitions.get(text, "unknown"), depth)
+        if text.startswith("callsite("):
+            callee, _, caller = _split_call(text[len("callsite(") : -1])
+            inner, outer = self._resolve(callee, depth), self._resolve(caller, depth)
+            place = outer if not inner.file or _LIBRARY in inner.file else inner
+            return _Known(outer.tags + inner.tags, place.file, place.line)
+        if text.startswith("fused"):
+            return self._fused(text, depth)
+        position = _POSITION.match(text)
+        if position:
+            return _Known((), position.group(1), int(position.group(2)))
+        name = _NAME.match(text)
+        if name is None:
+            return _UNKNOWN
+        child = self._resolve(name.group(2), depth)
+        if not name.group(1).startswith(TAG_PREFIX):
+            return child
+        return _Known((name.group(1), *child.tags), child.file, child.line)
+
+    def _fused(self, text: str, depth: int) -> _Known:
+        """Operations that were merged: the first tagged one counts, else the first."""
+        parts = [self._resolve(part, depth) for part in split_top(text[text.index("[") + 1 : text.rindex("]")])]
+        tagged = [p for p in parts if p.tags]
+        return (tagged or parts or [_UNKNOWN])[0]
+
+
+def _inner(location: str) -> str:
+    text = location.strip()
+    return text[4:-1] if text.startswith("loc(") else text
+
+
+def _split_call(text: str) -> tuple[str, str, str]:
+    """`callee at caller`, where either may be a nested call site."""
+    depth = 0
+    for i, char in enumerate(text):
+        if char in "([":
+            depth += 1
+        elif char in ")]":
+            depth -= 1
+        elif depth == 0 and text.startswith(" at ", i):
+            return text[:i], " at ", text[i + 4 :]
+    return text, "", "unknown"

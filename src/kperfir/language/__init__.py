@@ -1,0 +1,12 @@
+"""What kernels call. `import kperfir.language as kl`, then in a kernel
+
+    with kl.scope("load"):
+        a = tl.load(pointers)
+
+Without a recording these words leave nothing behind: the compiled kernel is the
+same as without them.
+"""
+
+from kperfir.language.words import active, emitting, enter, exit, mark, scope
+
+__all__ = ["active", "emitting", "enter", "exit", "mark", "scope"]

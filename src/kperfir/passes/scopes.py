@@ -1,0 +1,197 @@
+"""Before Triton's passes: markers of scopes -> location tags on what is inside them.
+
+An inserted operation would stop some of Triton's schedulers and mislead the
+others. A location changes no instruction, is copied with its operation, and is
+still there after scheduling. Tags, outermost first:
+
+    kperf.scope:<scope>.<copy>   inside a scope; unrolled copies differ in <copy>
+    kperf.call:<call>            inside a call whose callee has scopes
+    kperf.mark:<mark>.<copy>     follows a mark, up to the next operation that can be recorded
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Literal
+
+from xdsl.ir import Block
+from xdsl.rewriter import Rewriter
+
+from kperfir.errors import ScopeError
+from kperfir.ir.foreign import ForeignModule, ForeignOp
+from kperfir.ir.locations import Locations
+from kperfir.markers import PREFIX, MarkerKind, read_marker
+from kperfir.passes.anchors import STRUCTURAL, is_anchor
+from kperfir.passes.finding import Finding
+
+_INNER_BODIES = ("tt.reduce", "tt.scan", "tt.map_elementwise")
+
+
+@dataclass(frozen=True)
+class Scope:
+    """A scope or mark as it stands in the source."""
+
+    id: int
+    name: str
+    file: str
+    line: int
+    kind: Literal["scope", "mark"] = "scope"
+
+
+@dataclass(frozen=True)
+class Tagged:
+    """The scopes of a module, and what the user must read."""
+
+    scopes: tuple[Scope, ...]
+    findings: tuple[Finding, ...] = ()
+
+
+def marker_of(op: ForeignOp) -> tuple[MarkerKind, str] | None:
+    """Kind and name of a marker; None where the operation is none."""
+    return read_marker(op.properties_text) if op.opname == "tt.elementwise_inline_asm" else None
+
+
+def has_markers(text: str) -> bool:
+    """Whether a module's text holds a marker."""
+    return PREFIX in text
+
+
+def tag_scopes(module: ForeignModule) -> Tagged:
+    """Tag operations, erase markers; the module is changed in place.
+
+    Raises:
+        ScopeError: scopes do not balance in a block, or cross; the source line is named.
+    """
+    tagger = _Tagger(module)
+    for function in module.functions():
+        tagger.function(function)
+    module.epilogue[:] = [line for line in module.epilogue if line.strip()] + tagger.locations.lines() + [""]
+    return Tagged(tuple(tagger.scopes.values()), tuple(tagger.findings))
+
+
+class _Tagger:
+    def __init__(self, module: ForeignModule) -> None:
+        self.locations = Locations.of(module)
+        self.scopes: dict[tuple[str, str, int], Scope] = {}
+        self.copies: Counter[int] = Counter()
+        self.findings: list[Finding] = []
+        self.calls = 0
+        self.marked = _functions_with_markers(module)
+
+    def function(self, function: ForeignOp) -> None:
+        if "noinline = true" in function.properties_text + function.attributes_text:
+            self.not_inlined(function)
+            return
+        self.region(function, [])
+
+    def not_inlined(self, function: ForeignOp) -> None:
+        """A function that stays a call cannot be tagged into its caller."""
+        markers = [op for op in function.walk() if isinstance(op, ForeignOp) and marker_of(op)]
+        for op in markers:
+            file, line = self.locations.source(op.location)
+            kind, name = marker_of(op) or ("", "")
+            if kind != "exit":
+                what = f"'{name}' stands in a function with noinline and is not recorded."
+                self.findings.append(Finding("noinline", f"'{name}', {file}:{line}", what, "Take noinline off it."))
+            Rewriter.erase_op(op, safe_erase=False)
+
+    def region(self, op: ForeignOp, stack: list[str]) -> None:
+        for region in op.regions:
+            for block in region.blocks:
+                self.block(block, stack)
+
+    def block(self, block: Block, around: list[str]) -> None:
+        """Tag one block. `around` are the tags that are open at its start, outermost first."""
+        stack: list[tuple[Scope, str]] = []
+        pending: list[str] = []
+        for op in [op for op in block.ops if isinstance(op, ForeignOp)]:
+            marker = marker_of(op)
+            if marker is not None:
+                self.marker(op, marker[0], marker[1], stack, pending)
+                Rewriter.erase_op(op, safe_erase=False)
+                continue
+            tags = around + [tag for _, tag in stack]
+            if op.regions and op.opname not in _INNER_BODIES:
+                self.region(op, tags)
+            own = tags + self.call_tag(op) + pending
+            if is_anchor(op) or op.opname in STRUCTURAL:
+                pending = []
+            for tag in reversed(own):
+                op.location = self.locations.tag(op.location, tag)
+        if stack:
+            raise not_left(stack[-1][0])
+
+    def marker(
+        self, op: ForeignOp, kind: str, name: str, stack: list[tuple[Scope, str]], pending: list[str]
+    ) -> None:
+        file, line = self.locations.source(op.location)
+        if kind == "exit":
+            if not stack or stack[-1][0].name != name:
+                raise unbalanced(name, file, line, stack[-1][0] if stack else None)
+            stack.pop()
+            return
+        scope = self.scope(name, file, line, "mark" if kind == "mark" else "scope")
+        copy = self.copies[scope.id]
+        self.copies[scope.id] += 1
+        if kind == "mark":
+            pending.append(f"kperf.mark:{scope.id}.{copy}")
+        else:
+            stack.append((scope, f"kperf.scope:{scope.id}.{copy}"))
+
+    def scope(self, name: str, file: str, line: int, kind: Literal["scope", "mark"]) -> Scope:
+        return self.scopes.setdefault((name, file, line), Scope(len(self.scopes), name, file, line, kind))
+
+    def call_tag(self, op: ForeignOp) -> list[str]:
+        """Tell two calls of a helper with scopes apart."""
+        if op.opname != "tt.call" or not any(f"@{name}" in _callee(op) for name in self.marked):
+            return []
+        self.calls += 1
+        return [f"kperf.call:{self.calls}"]
+
+
+def _callee(op: ForeignOp) -> str:
+    """`@name`, without the quotes MLIR puts around unusual ones."""
+    return op.properties_text.replace('@"', "@").partition("callee = ")[2]
+
+
+def _functions_with_markers(module: ForeignModule) -> set[str]:
+    """Names of functions that hold markers, or call one that does."""
+    functions = {_symbol(f): f for f in module.functions()}
+    bodies = {n: [op for op in f.walk() if isinstance(op, ForeignOp)] for n, f in functions.items()}
+    marked = {n for n, ops in bodies.items() if any(marker_of(op) for op in ops)}
+    while True:
+        more = {
+            n
+            for n, ops in bodies.items()
+            if n not in marked and any(op.opname == "tt.call" and any(f"@{m}" in _callee(op) for m in marked) for op in ops)
+        }
+        if not more:
+            return marked
+        marked |= more
+
+
+def _symbol(function: ForeignOp) -> str:
+    return function.properties_text.partition('sym_name = "')[2].partition('"')[0]
+
+
+def not_left(scope: Scope) -> ScopeError:
+    """The error for a scope that its block does not leave."""
+    return ScopeError(
+        f"Scope '{scope.name}' is entered at {scope.file}:{scope.line} and not left in the same block.",
+        "Leave it where it was entered: in the same loop body or branch.",
+    )
+
+
+def unbalanced(name: str, file: str, line: int, open_scope: Scope | None) -> ScopeError:
+    """The error for an exit that does not fit; `open_scope` is the innermost one that is open."""
+    if open_scope is None:
+        return ScopeError(
+            f"Scope '{name}' is left at {file}:{line} but was not entered in this block.",
+            "Enter and leave it in the same loop body or branch.",
+        )
+    return ScopeError(
+        f"Scope '{name}' is left at {file}:{line} while '{open_scope.name}', entered at "
+        f"{open_scope.file}:{open_scope.line}, is still open.",
+        "Leave the inner scope first.",
+    )
