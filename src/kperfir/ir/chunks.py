@@ -108,16 +108,24 @@ def read_kernel(text: str) -> ChunkedKernel:
 
 
 def _kernel_lines(lines: list[str]) -> tuple[int, int]:
-    """Lines of the header and of the closing bracket of the kernel."""
-    found: list[tuple[int, int]] = []
+    """Lines of the header and of the closing bracket of the kernel.
+
+    It carries an attribute; where the backend gives none (AMD from 3.9 on, which
+    makes the first function with a body the kernel), it is the first with a body.
+    """
+    kernels: list[tuple[int, int]] = []
+    bodies: list[tuple[int, int]] = []
     start = -1
     for i, line in enumerate(lines):
         if line.startswith(_FUNCTION):
             start = i
         if start >= 0 and line.startswith("  })"):
             if _KERNEL.search(line) or _KERNEL.search(lines[start]):
-                found.append((start, i))
+                kernels.append((start, i))
+            if i > start + 1:
+                bodies.append((start, i))
             start = -1
+    found = kernels or bodies[:1]
     if len(found) != 1:
         raise IRError(f"The module holds {len(found)} kernels where one is expected.", _CURE)
     return found[0]

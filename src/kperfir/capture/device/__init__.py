@@ -1,0 +1,1 @@
+"""Device memory of recorded launches, and its way to the capture file."""

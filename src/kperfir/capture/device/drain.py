@@ -1,0 +1,132 @@
+"""From device memory to the capture file, behind the back of the user's launches.
+
+A launch gets memory in the order of its own stream and leaves an event behind it. A
+thread looks whether events have passed, copies what lies before them on a stream of
+its own through one pinned buffer, and writes it. Nothing waits for a stream.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import queue
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from kperfir.capture.device.driver import Driver
+from kperfir.capture.schema import Launch, Problem
+from kperfir.capture.writer import CaptureWriter
+from kperfir.errors import DeviceError, KperfError
+from kperfir.record import Layout
+
+STAGING_BYTES = 64 << 20
+IN_FLIGHT_BYTES = 4 << 30
+_POLL_SECONDS = 0.0005
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """Scratch memory of one launch; what Triton's allocator protocol asks for."""
+
+    pointer: int
+    size_bytes: int
+
+    def data_ptr(self) -> int:
+        """Address on the device."""
+        return self.pointer
+
+
+@dataclass(frozen=True)
+class _Job:
+    launch: Launch
+    layout: Layout
+    buffer: Buffer
+    event: int
+
+
+class Drain:
+    """Buffers of launches on one device, and the thread that empties them."""
+
+    def __init__(self, driver: Driver, writer: CaptureWriter, on_written: Callable[[], None]) -> None:
+        self._driver = driver
+        self._writer = writer
+        self._on_written = on_written
+        self._context = driver.current_context()
+        self._copies = driver.stream()
+        self._staging = driver.pinned(STAGING_BYTES)
+        self._jobs: queue.Queue[_Job | None] = queue.Queue()
+        self._lock = threading.Lock()
+        self._in_flight_bytes = 0
+        self._thread = threading.Thread(target=self._run, name="kperfir-drain", daemon=True)
+        self._thread.start()
+
+    @property
+    def in_flight_bytes(self) -> int:
+        """Scratch memory that is not written yet."""
+        return self._in_flight_bytes
+
+    def allocate(self, layout: Layout, ctas: int, stream: int) -> Buffer | None:
+        """Memory for a launch, its headers zeroed, in the order of the stream; None where there is none."""
+        size_bytes = layout.cta_bytes * ctas
+        with self._lock:
+            if self._in_flight_bytes + size_bytes > IN_FLIGHT_BYTES or layout.cta_bytes > STAGING_BYTES:
+                return None
+            self._in_flight_bytes += size_bytes
+        try:
+            buffer = Buffer(self._driver.allocate(size_bytes, stream), size_bytes)
+        except DeviceError:
+            self._release(size_bytes)
+            return None
+        self._driver.clear(buffer.pointer, layout.cta_bytes, layout.rings_offset_bytes, ctas, stream)
+        return buffer
+
+    def discard(self, buffer: Buffer, stream: int) -> None:
+        """Give a buffer back whose launch did not happen."""
+        self._driver.free(buffer.pointer, stream)
+        self._release(buffer.size_bytes)
+
+    def submit(self, launch: Launch, layout: Layout, buffer: Buffer, stream: int) -> None:
+        """Hand over a launch that is on its stream."""
+        self._jobs.put(_Job(launch, layout, buffer, self._driver.record_event(stream)))
+
+    def close(self) -> None:
+        """Write everything that was submitted, and end the thread. This waits for the launches."""
+        self._jobs.put(None)
+        self._thread.join()
+        self._driver.free_pinned(self._staging)
+
+    def _release(self, size_bytes: int) -> None:
+        with self._lock:
+            self._in_flight_bytes -= size_bytes
+
+    def _run(self) -> None:
+        self._driver.set_context(self._context)
+        while (job := self._jobs.get()) is not None:
+            try:
+                self._write(job)
+            except KperfError as error:
+                where = f"launch {job.launch.id}"
+                self._writer.write(Problem("lost-launch", where, f"Its records were lost: {error.what}", error.cure))
+            finally:
+                self._release(job.buffer.size_bytes)
+
+    def _write(self, job: _Job) -> None:
+        """Copy and write one launch, chunks of whole CTAs at a time."""
+        self._wait(job.event)
+        cta_bytes = job.layout.cta_bytes
+        step = STAGING_BYTES // cta_bytes
+        for first in range(0, job.launch.ctas, step):
+            size_bytes = min(step, job.launch.ctas - first) * cta_bytes
+            self._driver.copy_to_host(self._staging, job.buffer.pointer + first * cta_bytes, size_bytes, self._copies)
+            self._wait(self._driver.record_event(self._copies))
+            view = (ctypes.c_ubyte * size_bytes).from_address(self._staging)
+            self._writer.write(replace(job.launch, first_cta=first), memoryview(view).cast("B"))
+        self._driver.free(job.buffer.pointer, self._copies)
+        self._on_written()
+
+    def _wait(self, event: int) -> None:
+        """Look at an event until it has passed; only this thread waits."""
+        while not self._driver.has_passed(event):
+            time.sleep(_POLL_SECONDS)
+        self._driver.destroy_event(event)

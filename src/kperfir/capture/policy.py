@@ -1,0 +1,79 @@
+"""Which launches are recorded, and the count of what became of all."""
+
+from __future__ import annotations
+
+import fnmatch
+import threading
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from typing import Literal
+
+from kperfir.errors import PlanError
+
+Outcome = Literal[
+    "recorded",
+    "sampled-out",
+    "autotune-trial",
+    "graph-capture",
+    "file-full",
+    "no-buffer",
+    "excluded",
+    "not-instrumented",
+]
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Bounds of a recording.
+
+    Attributes:
+        first: launches recorded of each kernel binary at its start.
+        every: after those, each launch whose number is a multiple of this; 0 is none.
+        limit_bytes: size at which the capture file takes no more launches.
+        include, exclude: patterns of kernel names, as in a shell; without `include`
+            every kernel is included.
+
+    Raises:
+        PlanError: a bound is negative.
+    """
+
+    first: int = 3
+    every: int = 100
+    limit_bytes: int = 1 << 30
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.first < 0 or self.every < 0 or self.limit_bytes < 0:
+            raise PlanError("Bounds of a recording cannot be negative.", "Use 0 or more.")
+
+    def wants(self, name: str) -> bool:
+        """Whether kernels of this name are recorded at all."""
+        included = not self.include or any(fnmatch.fnmatchcase(name, p) for p in self.include)
+        return included and not any(fnmatch.fnmatchcase(name, p) for p in self.exclude)
+
+    def samples(self, number: int) -> bool:
+        """Whether launch `number` of a kernel, counted from 0, is recorded."""
+        return number < self.first or (self.every > 0 and number % self.every == 0)
+
+    def fits(self, bytes_so_far: int, payload_bytes: int) -> bool:
+        """Whether the file takes another launch."""
+        return bytes_so_far + payload_bytes <= self.limit_bytes
+
+
+class LaunchTally:
+    """Counts launches by kernel name and outcome; safe in threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts: dict[str, Counter[str]] = defaultdict(Counter)
+
+    def add(self, name: str, outcome: Outcome) -> None:
+        """Count one launch."""
+        with self._lock:
+            self._counts[name][outcome] += 1
+
+    def snapshot(self) -> dict[str, dict[str, int]]:
+        """The counts so far, as `schema.Tally` holds them."""
+        with self._lock:
+            return {name: dict(counts) for name, counts in self._counts.items()}

@@ -1,0 +1,97 @@
+"""Writes a capture file: one Arrow record batch a message, flushed as it comes."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, Self
+
+import pyarrow as pa
+
+from kperfir.capture.schema import FORMAT_VERSION, Message
+from kperfir.errors import CaptureError
+
+FORMAT_NAME = "kperfir-capture"
+SCHEMA = pa.schema(
+    [("kind", pa.string()), ("id", pa.int64()), ("info", pa.string()), ("payload", pa.large_binary())],
+    metadata={"format": FORMAT_NAME, "version": str(FORMAT_VERSION)},
+)
+
+
+class CaptureWriter:
+    """An open capture file. All methods may be called from any thread.
+
+    A disk that fills up while a program runs must not harm the program: the first
+    failed write closes the file, later messages are counted in `dropped`, and
+    `failure` holds the error.
+
+    Raises:
+        CaptureError: the file cannot be created.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.dropped = 0
+        self.failure: OSError | None = None
+        self._lock = threading.Lock()
+        try:
+            self._file: BinaryIO = self.path.open("wb", buffering=0)
+            self._stream = pa.ipc.new_stream(self._file, SCHEMA)
+        except OSError as error:
+            raise CaptureError(
+                f"The capture file {self.path} cannot be written: {error.strerror or error}.",
+                "Choose another place with -o.",
+            ) from None
+        self._open = True
+
+    @property
+    def bytes_written(self) -> int:
+        """Size of the file so far."""
+        return self._file.tell() if self._open else 0
+
+    def write(self, message: Message, payload: bytes | memoryview = b"") -> None:
+        """Append one message, with its scratch blocks if it has any."""
+        number = int(getattr(message, "id", 0))
+        buffer = pa.py_buffer(payload)
+        length = pa.array([0, len(buffer)], pa.int64()).buffers()[1]
+        column = pa.LargeBinaryArray.from_buffers(pa.large_binary(), 1, [None, length, buffer])
+        columns = [pa.array([message.kind]), pa.array([number], pa.int64()), pa.array([message.to_json()]), column]
+        batch = pa.record_batch(columns, schema=SCHEMA)
+        with self._lock:
+            if not self._open:
+                self.dropped += 1
+                return
+            try:
+                self._stream.write_batch(batch)
+            except OSError as error:
+                self._fail(error)
+
+    def _fail(self, error: OSError) -> None:
+        self.failure = error
+        self.dropped += 1
+        self._open = False
+        try:
+            self._file.close()
+        except OSError:
+            pass
+
+    def close(self) -> None:
+        """End the stream; a second call does nothing."""
+        with self._lock:
+            if not self._open:
+                return
+            try:
+                self._stream.close()
+                self._file.close()
+            except OSError as error:
+                self._fail(error)
+            self._open = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
