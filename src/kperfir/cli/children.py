@@ -1,0 +1,47 @@
+"""Follows child processes: each Python process that the program starts records into a capture of its own.
+
+A child finds the options in an environment variable. A `sitecustomize` of ours comes
+first on its PYTHONPATH, opens the recording, and hands over to the program's own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+VARIABLE = "KPERFIR_CHILD"
+_HOOK = Path(__file__).parent / "child_site"
+
+
+@contextmanager
+def followed(capture: Path, options: dict[str, Any]) -> Iterator[None]:
+    """While inside, child processes record beside `capture`."""
+    before = {name: os.environ.get(name) for name in (VARIABLE, "PYTHONPATH")}
+    os.environ[VARIABLE] = json.dumps({"capture": str(capture.resolve()), "options": options})
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(_HOOK), before["PYTHONPATH"]]))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def start_child() -> None:
+    """Open a recording for this process; it is closed when the process ends."""
+    import atexit
+
+    from kperfir.session import record
+
+    request = json.loads(os.environ[VARIABLE])
+    parent = Path(request["capture"])
+    path = parent.with_name(f"{parent.stem}.{os.getpid()}.kperf")
+    session = record(path, **request["options"])
+    session.__enter__()
+    atexit.register(session.__exit__, None, None, None)

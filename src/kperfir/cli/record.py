@@ -1,0 +1,78 @@
+"""`kperfir record`: run a program as Python would, and record its kernels."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kperfir.cli import children
+from kperfir.errors import ProgramError
+from kperfir.session import has_gpu
+from kperfir.session import record as record_session
+
+_NO_GPU = "kperfir: there is no GPU here, so kernels run in Triton's interpreter (TRITON_INTERPRET=1)."
+_NO_CUDA_SIGNS = ("not compiled with CUDA", "No CUDA GPUs", "no NVIDIA driver", "0 active drivers")
+
+
+def record(
+    context: typer.Context,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Capture file, or a directory.")] = Path("run.kperf"),
+    regions: Annotated[str, typer.Option(help="auto, none, or rules such as load+dot.")] = "auto",
+    buffer: Annotated[str, typer.Option(help="auto, shared or global memory for the rings.")] = "auto",
+    slots: Annotated[int, typer.Option(help="Records a warp keeps, a power of two; 0: kperfir chooses.")] = 0,
+    first: Annotated[int, typer.Option(help="Launches recorded of each kernel binary.")] = 3,
+    every: Annotated[int, typer.Option(help="After those, every n-th.")] = 100,
+    limit: Annotated[int, typer.Option(help="MiB at which a capture takes no more launches.")] = 1024,
+    include: Annotated[list[str] | None, typer.Option(help="Only kernels with names like this.")] = None,
+    exclude: Annotated[list[str] | None, typer.Option(help="No kernels with names like this.")] = None,
+    module: Annotated[bool, typer.Option("-m", help="The program is a module, as in python -m.")] = False,
+) -> None:
+    """Run PROGRAM ARGS... and record every Triton kernel it launches."""
+    if not context.args:
+        raise ProgramError("No program was given.", "Use: kperfir record [options] script.py ARGS...")
+    if os.environ.get("TRITON_INTERPRET") != "1" and not has_gpu():
+        print(_NO_GPU, file=sys.stderr)
+        os.environ["TRITON_INTERPRET"] = "1"
+        import triton
+
+        triton.knobs.runtime.interpret = True
+    os.environ.setdefault("TORCHINDUCTOR_USE_STATIC_CUDA_LAUNCHER", "0")
+    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+    options = {
+        "regions": regions,
+        "buffer": buffer,
+        "slots": slots,
+        "first": first,
+        "every": every,
+        "limit_bytes": limit << 20,
+        "include": tuple(include or ()),
+        "exclude": tuple(exclude or ()),
+    }
+    with record_session(output, **options) as capture:  # type: ignore[arg-type]
+        with children.followed(capture, options):
+            _run(context.args, module)
+
+
+def _run(arguments: list[str], module: bool) -> None:
+    program, *rest = arguments
+    if not module and not Path(program).is_file():
+        raise ProgramError(f"There is no script '{program}'.", "Check the path, or use -m for a module.")
+    sys.argv = [program, *rest]
+    sys.path.insert(0, os.getcwd() if module else str(Path(program).resolve().parent))
+    try:
+        if module:
+            runpy.run_module(program, run_name="__main__", alter_sys=True)
+        else:
+            runpy.run_path(program, run_name="__main__")
+    except Exception as error:
+        if any(sign in str(error) for sign in _NO_CUDA_SIGNS):
+            raise ProgramError(
+                f"The program asks for a GPU and there is none: {str(error).splitlines()[0]}",
+                "Let it use the device 'cpu' here; Triton's interpreter runs its kernels.",
+            ) from error
+        raise
