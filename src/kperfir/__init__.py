@@ -1,11 +1,11 @@
 """kperfir: where every warp of a Triton or Gluon kernel spends its cycles.
 
-    import kperfir as kp
+import kperfir as kp
 
-    with kp.record("run.kperf", regions="auto"):
-        kernel[grid](...)
-    trace = kp.load("run.kperf")
-    print(trace.summary())
+with kp.record("run.kperf", regions="auto"):
+    kernel[grid](...)
+trace = kp.load("run.kperf")
+print(trace.summary())
 """
 
 from __future__ import annotations

@@ -162,5 +162,5 @@ class Table:
         return Table(regions, tuple(Site(**_known(Site, s)) for s in data["sites"]))
 
 
-def _known(kind: type, data: dict[str, Any]) -> dict[str, Any]:
+def _known(kind: type[Region] | type[Site], data: dict[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in data.items() if k in kind.__dataclass_fields__}

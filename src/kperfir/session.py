@@ -110,7 +110,8 @@ def _launches(
     if interpreted:
         from kperfir.bridge.interpreter import InterpretedLaunches
 
-        return InterpretedLaunches(writer, plan, policy, tally)
+        interpreter: AbstractContextManager[Any] = InterpretedLaunches(writer, plan, policy, tally)
+        return interpreter
     from kperfir.bridge.launch import Launches
 
     return Launches(writer, plan, policy, tally)

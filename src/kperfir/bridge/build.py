@@ -8,7 +8,7 @@ key of its own.
 from __future__ import annotations
 
 import contextvars
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import triton
@@ -46,11 +46,11 @@ class Twin:
     """
 
     kernel: Any | None
-    table: Table = Table((), ())
-    layout: Layout = Layout(1, 1)
+    table: Table = field(default_factory=lambda: Table((), ()))
+    layout: Layout = field(default_factory=lambda: Layout(1, 1))
     place_reason: str = ""
-    plain: Resources = Resources()
-    instrumented: Resources = Resources()
+    plain: Resources = field(default_factory=Resources)
+    instrumented: Resources = field(default_factory=Resources)
     problems: tuple[Problem, ...] = ()
 
 

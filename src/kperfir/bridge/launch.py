@@ -110,6 +110,7 @@ class Launches:
             return run(x, y, z, stream, *rest)
         seen, twin, buffer, number = chosen
         _, _, launch_metadata, *others = rest
+        assert twin.kernel is not None
         try:
             with giving(buffer):
                 result = self._twin_run(twin)(
@@ -134,9 +135,7 @@ class Launches:
             self._tally.add(kernel.name, outcome)
         return chosen
 
-    def _decide(
-        self, kernel: Any, grid: _Grid, stream: int
-    ) -> tuple[Outcome, tuple[_Seen, Twin, Buffer, int] | None]:
+    def _decide(self, kernel: Any, grid: _Grid, stream: int) -> tuple[Outcome, tuple[_Seen, Twin, Buffer, int] | None]:
         if not self._policy.wants(kernel.name):
             return "excluded", None
         if trials.is_trial():

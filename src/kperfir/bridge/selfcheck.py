@@ -14,7 +14,8 @@ from kperfir.ir.reader import read_module
 
 _SAMPLE = """
 #blocked = #ttg.blocked<{sizePerThread = [4], threadsPerWarp = [32], warpsPerCTA = [4], order = [0]}>
-module attributes {"ttg.num-ctas" = 1 : i32, "ttg.num-warps" = 4 : i32, ttg.target = "cuda:90", "ttg.threads-per-warp" = 32 : i32} {
+module attributes {"ttg.num-ctas" = 1 : i32, "ttg.num-warps" = 4 : i32, ttg.target = "cuda:90",
+                   "ttg.threads-per-warp" = 32 : i32} {
   tt.func public @sample(%p: !tt.ptr<f32> {tt.divisibility = 16 : i32}, %n: i32) {
     %zero = arith.constant dense<0xFF800000> : tensor<512xf32, #blocked>
     %c0 = arith.constant 0 : i32

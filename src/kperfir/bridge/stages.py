@@ -10,7 +10,6 @@ The hook and the proxy below are there only while an instrumented compile runs
 from __future__ import annotations
 
 import importlib
-import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,7 +20,6 @@ from typing import Any
 from triton import knobs
 
 from kperfir import language
-from kperfir.bridge import compat
 from kperfir.bridge.lower import lower_module
 from kperfir.bridge.request import MODULE_ATTRIBUTE, Request
 from kperfir.bridge.text import generic_text, parse_text
@@ -91,7 +89,7 @@ def _hooked() -> Iterator[None]:
 
 @contextmanager
 def _proxied() -> Iterator[None]:
-    modules = [importlib.import_module(f"triton.backends.{name}.compiler") for name in _BACKENDS]
+    modules: list[Any] = [importlib.import_module(f"triton.backends.{name}.compiler") for name in _BACKENDS]
     real = [module.llvm for module in modules]
     for module, llvm in zip(modules, real):
         module.llvm = _LlvmProxy(llvm)
@@ -188,7 +186,9 @@ def _lower(llir: Callable[..., Any], source: Any, metadata: dict[str, Any], comp
     """Triton's own stage; the proxy lowers the records inside it, and their layout joins the metadata."""
     result = llir(source, metadata)
     if compile_.layout is None:
-        raise LoweringError("Triton's backend did not pass the point where records are lowered.", "Run `kperfir doctor`.")
+        raise LoweringError(
+            "Triton's backend did not pass the point where records are lowered.", "Run `kperfir doctor`."
+        )
     metadata[METADATA]["layout"] = asdict(compile_.layout)
     return result
 

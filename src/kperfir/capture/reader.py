@@ -86,9 +86,7 @@ def read_capture(path: str | Path) -> Capture:
     tally = [m.launches for m, _ in messages if isinstance(m, Tally)]
     noted = [m for m, _ in messages if isinstance(m, Problem)]
     launches = _launches([(m, p) for m, p in messages if isinstance(m, Launch) and m.kernel in kernels])
-    return Capture(
-        place, sessions[0], kernels, launches, (*noted, *problems), tally[-1] if tally else {}, complete
-    )
+    return Capture(place, sessions[0], kernels, launches, (*noted, *problems), tally[-1] if tally else {}, complete)
 
 
 def _messages(place: Path, problems: list[Problem]) -> Iterator[tuple[Message, memoryview]]:

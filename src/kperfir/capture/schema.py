@@ -16,6 +16,7 @@ is written by a clean close, so its absence says that the program died.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, ClassVar, Literal, Self
 
@@ -117,7 +118,7 @@ class Kernel(Message):
 
     @classmethod
     def _revive(cls, key: str, value: Any) -> Any:
-        revivers = {
+        revivers: dict[str, Callable[[Any], Any]] = {
             "layout": lambda v: Layout(**v),
             "table": Table.from_json,
             "plain": lambda v: Resources(**v),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from pathlib import Path
 from types import TracebackType
@@ -71,10 +72,8 @@ class CaptureWriter:
         self.failure = error
         self.dropped += 1
         self._open = False
-        try:
+        with contextlib.suppress(OSError):
             self._file.close()
-        except OSError:
-            pass
 
     def close(self) -> None:
         """End the stream; a second call does nothing."""

@@ -36,7 +36,9 @@ def doctor() -> None:
 
 def _verdicts() -> Iterator[Verdict]:
     supported = (3, 11) <= sys.version_info[:2] <= (3, 13)
-    yield Verdict("python", "ok" if supported else "fail", platform.python_version(), "" if supported else "Use 3.11-3.13.")
+    yield Verdict(
+        "python", "ok" if supported else "fail", platform.python_version(), "" if supported else "Use 3.11-3.13."
+    )
     for name in ("xdsl", "pyarrow", "numpy", "rich", "typer"):
         yield _installed(name, "fail")
     yield _installed("torch", "note")

@@ -53,9 +53,8 @@ def record(
         "include": tuple(include or ()),
         "exclude": tuple(exclude or ()),
     }
-    with record_session(output, **options) as capture:  # type: ignore[arg-type]
-        with children.followed(capture, options):
-            _run(context.args, module)
+    with record_session(output, **options) as capture, children.followed(capture, options):  # type: ignore[arg-type]
+        _run(context.args, module)
 
 
 def _run(arguments: list[str], module: bool) -> None:

@@ -20,7 +20,9 @@ PREFIX = "// KPERF<"
 
 _FUNCTION = '  "llvm.func"('
 _KERNEL = re.compile(r"(?:nvvm|rocdl)\.kernel\b")
-_CARRIER = re.compile(r'^(\s*)(%[\w$.#-]+) = "llvm\.inline_asm"\(.*?asm_string = "// KPERF<(\d+) (\w+) (\S+)>.*?(?: (loc\(.*\)))?$')
+_CARRIER = re.compile(
+    r'^(\s*)(%[\w$.#-]+) = "llvm\.inline_asm"\(.*?asm_string = "// KPERF<(\d+) (\w+) (\S+)>.*?(?: (loc\(.*\)))?$'
+)
 _ENTRY_ARGUMENT = re.compile(r"(%[\w$.#-]+): !llvm\.ptr<1>")
 _LOCATION = re.compile(r" (loc\(.*\))$")
 _INTEGER = r"\"?{name}\"? = (\d+) : i32"

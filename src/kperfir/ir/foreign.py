@@ -52,7 +52,7 @@ class ForeignOp(Operation):
         properties_text: text between the operand list and the regions, or the
             signature where there are no regions: ` <{...}>`, ` {...}` or empty.
         attributes_text: text behind the regions, before the signature.
-        location: ` loc(...)` or empty.
+        location_text: ` loc(...)` or empty.
         result_names: left side as printed, ("%a:3",) or ("%a", "%b").
     """
 
@@ -61,7 +61,7 @@ class ForeignOp(Operation):
     opname: str
     properties_text: str
     attributes_text: str
-    location: str
+    location_text: str
     result_names: tuple[str, ...]
 
     @staticmethod
@@ -81,7 +81,7 @@ class ForeignOp(Operation):
         op.opname = opname
         op.properties_text = properties_text
         op.attributes_text = attributes_text
-        op.location = location
+        op.location_text = location
         op.result_names = result_names
         return op
 

@@ -43,7 +43,7 @@ class _Printer:
             self.regions(op, head, indent)
             head = indent + "})" + op.attributes_text
         types = ", ".join([_text(v) for v in op.operands])
-        self.lines.append(f"{head} : ({types}) -> {_results(op)}{op.location}")
+        self.lines.append(f"{head} : ({types}) -> {_results(op)}{op.location_text}")
 
     def left(self, op: ForeignOp) -> str:
         if not op.results:

@@ -89,7 +89,7 @@ class _Reader:
             raise IRError(f"Line {self.at} cannot be read ({error}): {line.strip()[:120]!r}.", _CURE) from None
         targets = [self.block(label) for label in successors.split(", ")] if successors else []
         op = ForeignOp(operands=args, result_types=[text_type(t) for t in types], regions=regions, successors=targets)
-        op.opname, op.location = opname, location
+        op.opname, op.location_text = opname, location
         op.properties_text, op.attributes_text = (before, attributes) if regions else (attributes, "")
         op.result_names = tuple(left.split(", ")) if left else ()
         self.define(op)

@@ -65,7 +65,7 @@ def enter(name: str, _semantic: Any = None) -> None:
     _say("enter", _checked(name), _semantic)
 
 
-def exit(name: str, _semantic: Any = None) -> None:  # noqa: A001  (the word users know)
+def exit(name: str, _semantic: Any = None) -> None:
     """End the scope that `enter` started.
 
     Raises:

@@ -15,7 +15,6 @@ from kperfir.ir.foreign import ForeignModule, ForeignOp, text_type
 from kperfir.ir.kperf import RecordOp
 
 
-
 def lower_records(module: ForeignModule) -> int:
     """Replace every record; return how many there were."""
     records = [op for op in module.root.walk() if isinstance(op, RecordOp)]
@@ -28,5 +27,5 @@ def _carrier(record: RecordOp) -> ForeignOp:
     name = quote(record.region_name.data, safe="")
     text = f"{PREFIX}{record.site.value.data} {record.kind.data} {name}>"
     properties = f' <{{asm_string = "{text}", constraints = "=r", packed_element = 1 : i32, pure = false}}>'
-    location = next((op.location for op in (record.next_op, record.prev_op) if isinstance(op, ForeignOp)), "")
+    location = next((op.location_text for op in (record.next_op, record.prev_op) if isinstance(op, ForeignOp)), "")
     return ForeignOp.make("tt.elementwise_inline_asm", [], [text_type("i32")], properties, location)

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from xdsl.ir import Block
 
-from kperfir.errors import ScopeError
 from kperfir.ir.foreign import ForeignModule, ForeignOp
 from kperfir.ir.locations import Locations
 from kperfir.markers import MarkerKind
@@ -49,7 +48,7 @@ def _block(
         if marker is None or not isinstance(op, ForeignOp):
             continue
         kind, name = marker
-        file, line = locations.source(op.location)
+        file, line = locations.source(op.location_text)
         if kind == "exit":
             if not stack or stack[-1].name != name:
                 raise unbalanced(name, file, line, stack[-1] if stack else None)

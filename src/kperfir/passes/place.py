@@ -23,7 +23,7 @@ from kperfir.passes.runs import Key, Member, Path, Span, spans_of
 from kperfir.passes.scopes import Scope
 from kperfir.passes.tables import TableBuilder
 from kperfir.plan import AUTO
-from kperfir.record import Table
+from kperfir.record import Kind, Origin, Table
 
 
 @dataclass(frozen=True)
@@ -91,13 +91,13 @@ class _Placer:
 
     def path(self, op: ForeignOp) -> Path:
         """Keys of the scopes an operation is tagged with, outermost first."""
-        found = self.paths.get(op.location)
+        found = self.paths.get(op.location_text)
         if found is None:
-            found = self.paths[op.location] = _path_of_tags(self.locations.tags(op.location))
+            found = self.paths[op.location_text] = _path_of_tags(self.locations.tags(op.location_text))
         return found
 
     def identity(self, op: ForeignOp) -> tuple[str, str]:
-        file, line = self.locations.source(op.location)
+        file, line = self.locations.source(op.location_text)
         return op.opname, f"{file}:{line}"
 
     def count_repeats(self, module: ForeignModule) -> dict[tuple[Path, tuple[str, str]], int]:
@@ -143,14 +143,14 @@ class _Placer:
         rule = rule_of(op)
         if rule not in self.rules or (self.only_loops and not around.in_loop):
             return ()
-        file, line = self.locations.source(op.location)
+        file, line = self.locations.source(op.location_text)
         return (Key("rule", rule, f"{file}:{line}"),)
 
     # --- the walk
 
     def function(self, function: ForeignOp) -> None:
         """Place in a kernel; functions it calls without inlining get no records."""
-        file, line = self.locations.source(function.location)
+        file, line = self.locations.source(function.location_text)
         if _is_kernel(function):
             self.whole(function, "kernel", file, line, "tt.return")
         elif any(isinstance(op, ForeignOp) and is_anchor(op) for op in function.walk()):
@@ -206,7 +206,7 @@ class _Placer:
         partitions = op.regions[1].block.first_op
         if not isinstance(partitions, ForeignOp):
             return
-        file, line = self.locations.source(op.location)
+        file, line = self.locations.source(op.location_text)
         for i in range(len(partitions.regions)):
             self.whole(partitions, f"partition {i}", file, line, "ttg.warp_return", i)
 
@@ -235,7 +235,7 @@ class _Placer:
             assert region is not None
             self.insert(marker.op, region, "end", scope.name)
             return
-        origin = "mark" if marker.kind == "mark" else "scope"
+        origin: Origin = "mark" if marker.kind == "mark" else "scope"
         region = self.tables.region(stack[-1].region, scope.name, "sync", origin, scope.file, scope.line)
         self.insert(marker.op, region, "mark" if origin == "mark" else "start", scope.name)
         if origin == "scope":
@@ -275,7 +275,7 @@ class _Placer:
         """A mark stands before the first anchor that carries it, else the first operation."""
         first: dict[str, ForeignOp] = {}
         for op in ops:
-            for tag in self.locations.tags(op.location):
+            for tag in self.locations.tags(op.location_text):
                 if tag.startswith("kperf.mark:") and (tag not in first or (op in found and first[tag] not in found)):
                     first[tag] = op
         for tag, op in first.items():
@@ -285,11 +285,11 @@ class _Placer:
             self.tables.operations(region, (op.opname,))
             self.insert(op, region, "mark", scope.name)
 
-    def insert(self, before: Operation, region: int, kind: str, name: str, piece: int = 0) -> None:
+    def insert(self, before: Operation, region: int, kind: Kind, name: str, piece: int = 0) -> None:
         site = self.tables.site(region, kind, piece)
         Rewriter.insert_op(RecordOp(kind, name, site), InsertPoint.before(before))
 
-    def insert_after(self, after: Operation, region: int, kind: str, name: str, piece: int = 0) -> None:
+    def insert_after(self, after: Operation, region: int, kind: Kind, name: str, piece: int = 0) -> None:
         site = self.tables.site(region, kind, piece)
         Rewriter.insert_op(RecordOp(kind, name, site), InsertPoint.after(after))
 

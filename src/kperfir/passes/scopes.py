@@ -89,7 +89,7 @@ class _Tagger:
         """A function that stays a call cannot be tagged into its caller."""
         markers = [op for op in function.walk() if isinstance(op, ForeignOp) and marker_of(op)]
         for op in markers:
-            file, line = self.locations.source(op.location)
+            file, line = self.locations.source(op.location_text)
             kind, name = marker_of(op) or ("", "")
             if kind != "exit":
                 what = f"'{name}' stands in a function with noinline and is not recorded."
@@ -118,14 +118,12 @@ class _Tagger:
             if is_anchor(op) or op.opname in STRUCTURAL:
                 pending = []
             for tag in reversed(own):
-                op.location = self.locations.tag(op.location, tag)
+                op.location_text = self.locations.tag(op.location_text, tag)
         if stack:
             raise not_left(stack[-1][0])
 
-    def marker(
-        self, op: ForeignOp, kind: str, name: str, stack: list[tuple[Scope, str]], pending: list[str]
-    ) -> None:
-        file, line = self.locations.source(op.location)
+    def marker(self, op: ForeignOp, kind: str, name: str, stack: list[tuple[Scope, str]], pending: list[str]) -> None:
+        file, line = self.locations.source(op.location_text)
         if kind == "exit":
             if not stack or stack[-1][0].name != name:
                 raise unbalanced(name, file, line, stack[-1][0] if stack else None)
@@ -164,7 +162,8 @@ def _functions_with_markers(module: ForeignModule) -> set[str]:
         more = {
             n
             for n, ops in bodies.items()
-            if n not in marked and any(op.opname == "tt.call" and any(f"@{m}" in _callee(op) for m in marked) for op in ops)
+            if n not in marked
+            and any(op.opname == "tt.call" and any(f"@{m}" in _callee(op) for m in marked) for op in ops)
         }
         if not more:
             return marked

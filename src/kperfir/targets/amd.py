@@ -62,8 +62,12 @@ class Amd:
     @staticmethod
     def _block(frame: Frame) -> list[str]:
         """Linear id of the workgroup and its scratch block, in 64 bits."""
+        rings = frame.layout.rings_offset_bytes
         lines = [intrinsic("llvm.amdgcn.dispatch.ptr", (), ("%kp_packet", "!llvm.ptr<4>"))]
-        for axis, group, grid in (("x", _WORKGROUP_X_OFFSET, _GRID_X_OFFSET), ("y", _WORKGROUP_Y_OFFSET, _GRID_Y_OFFSET)):
+        for axis, group, grid in (
+            ("x", _WORKGROUP_X_OFFSET, _GRID_X_OFFSET),
+            ("y", _WORKGROUP_Y_OFFSET, _GRID_Y_OFFSET),
+        ):
             lines += [
                 f"%kp_g{axis}p = llvm.getelementptr %kp_packet[{grid}] : (!llvm.ptr<4>) -> !llvm.ptr<4>, i8",
                 f"%kp_g{axis} = llvm.load %kp_g{axis}p {{alignment = 4 : i64}} : !llvm.ptr<4> -> i32",
@@ -87,7 +91,7 @@ class Amd:
             constant("%kp_cta_bytes", frame.layout.cta_bytes, "i64"),
             "%kp_cta_offset = llvm.mul %kp_cta, %kp_cta_bytes : i64",
             f"%kp_block = llvm.getelementptr {frame.scratch}[%kp_cta_offset] : ({_GLOBAL}, i64) -> {_GLOBAL}, i8",
-            f"%kp_rings = llvm.getelementptr %kp_block[{frame.layout.rings_offset_bytes}] : ({_GLOBAL}) -> {_GLOBAL}, i8",
+            f"%kp_rings = llvm.getelementptr %kp_block[{rings}] : ({_GLOBAL}) -> {_GLOBAL}, i8",
             f"%kp_out = llvm.getelementptr %kp_rings[%kp_warp_offset] : ({_GLOBAL}, i32) -> {_GLOBAL}, i8",
         ]
 
@@ -105,7 +109,7 @@ class Amd:
             *_vector("%kp_mask", ["%kp_first"] * 4, "i1"),
             *_times("%kp_start"),
             *_vector("%kp_when", ["%kp_start_clock", "%kp_start_time"], "i64"),
-            f"%kp_when4 = llvm.bitcast %kp_when : vector<2xi64> to vector<4xi32>",
+            "%kp_when4 = llvm.bitcast %kp_when : vector<2xi64> to vector<4xi32>",
             f"%kp_when_to = llvm.getelementptr %kp_block[{START_CLOCK_OFFSET}] : ({_GLOBAL}) -> {_GLOBAL}, i8",
             _masked_store("%kp_who", "%kp_block", mask),
             _masked_store("%kp_when4", "%kp_when_to", mask),

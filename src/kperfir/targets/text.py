@@ -11,7 +11,10 @@ def constant(name: str, value: int, kind: str = "i32") -> str:
 
 
 def assembly(
-    text: Sequence[str], constraints: str, operands: Sequence[tuple[str, str]] = (), result: tuple[str, str] | None = None
+    text: Sequence[str],
+    constraints: str,
+    operands: Sequence[tuple[str, str]] = (),
+    result: tuple[str, str] | None = None,
 ) -> str:
     """Inline assembly with side effects.
 

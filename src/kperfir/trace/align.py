@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kperfir.trace.decode import Headers, I64
+from kperfir.trace.decode import I64, Headers
 
 F64 = NDArray[np.float64]
 MIN_SPAN_NS = 2000.0

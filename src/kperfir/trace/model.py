@@ -197,7 +197,7 @@ def _problems(launch: LaunchTrace) -> list[Problem]:
     found = []
     if launch.kept < launch.written:
         lost = launch.written - launch.kept
-        what = f"{lost} of {launch.written} records were overwritten: the rings hold {launch.kernel.layout.slots} a warp."
+        what = f"{lost} of {launch.written} records were overwritten: a ring holds {launch.kernel.layout.slots}."
         found.append(Problem("overwritten", where, what, "Ask for more slots to keep them.", lost))
     if launch.missing_ctas:
         what = f"{launch.missing_ctas} of {launch.launch.ctas} CTAs left no header."

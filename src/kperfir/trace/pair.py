@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from kperfir.record import Table
+from kperfir.record import Kind, Table
 from kperfir.trace.decode import I64, Records
 
 
@@ -70,7 +70,7 @@ def _warps(row: I64, warp: I64) -> list[tuple[int, int]]:
 
 class _Warp:
     def __init__(
-        self, spans: Spans, region: list[int], kind: list[str], piece: list[int], where: tuple[int, int]
+        self, spans: Spans, region: list[int], kind: list[Kind], piece: list[int], where: tuple[int, int]
     ) -> None:
         self.spans = spans
         self.region = region

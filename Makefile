@@ -1,0 +1,34 @@
+# `make demo` and `make test` set up what they need. TRITON picks the version; PYTHON the interpreter.
+TRITON ?= 3.9.0
+PYTHON ?= $(shell for p in python3.12 python3.11 python3.13 python3; do $$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && command -v $$p && break; done)
+TORCH ?= torch==2.13.0
+VENV ?= .venv-$(TRITON)
+BIN = $(VENV)/bin
+
+.PHONY: demo test lint format clean
+
+$(VENV)/ready: pyproject.toml
+	@test -n "$(PYTHON)" || { echo "No Python 3.11-3.13 was found; set PYTHON."; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q -U pip
+	$(BIN)/python -m pip install -q $(TORCH) numpy
+	$(BIN)/python -m pip install -q triton==$(TRITON) -e ".[dev]"
+	touch $@
+
+demo: $(VENV)/ready
+	$(BIN)/python examples/demo.py
+
+test: $(VENV)/ready
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/ready
+	$(BIN)/ruff check src tests examples
+	$(BIN)/ruff format --check src tests examples
+	$(BIN)/mypy
+
+format: $(VENV)/ready
+	$(BIN)/ruff check --fix src tests examples
+	$(BIN)/ruff format src tests examples
+
+clean:
+	rm -rf .venv-* demo-out
