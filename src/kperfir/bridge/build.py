@@ -21,7 +21,7 @@ from kperfir.capture.schema import Problem, Resources
 from kperfir.errors import BridgeError, KperfError, LoweringError
 from kperfir.passes.finding import Finding
 from kperfir.plan import Plan
-from kperfir.record import Layout, Table
+from kperfir.records import Layout, Table
 
 _FALLBACK = "It runs as it is, without records."
 

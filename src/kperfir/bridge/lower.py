@@ -13,7 +13,7 @@ from kperfir.errors import LoweringError
 from kperfir.ir.chunks import ChunkedKernel, read_kernel
 from kperfir.passes.to_gpu import to_gpu
 from kperfir.passes.to_llvm import Frame, Target, to_llvm
-from kperfir.record import ALIGNMENT_BYTES, Layout
+from kperfir.records import ALIGNMENT_BYTES, Layout
 from kperfir.targets.amd import Amd
 from kperfir.targets.nvidia import Nvidia
 

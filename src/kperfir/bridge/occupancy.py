@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kperfir.record import NARROW_RECORD_BYTES
+from kperfir.records import NARROW_RECORD_BYTES
 
 REGISTER_UNIT = 256
 SHARED_UNIT_BYTES = 128

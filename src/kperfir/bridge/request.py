@@ -13,7 +13,7 @@ from kperfir.plan import Plan
 
 DEFAULT_SLOTS = 256
 MODULE_ATTRIBUTE = "kperf.request"
-_COMPILE_HALF = ("record.py", "plan.py", "markers.py", "ir", "passes", "targets", "bridge", "language")
+_COMPILE_HALF = ("records.py", "plan.py", "markers.py", "ir", "passes", "targets", "bridge", "language")
 
 
 @dataclass(frozen=True)

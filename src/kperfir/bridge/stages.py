@@ -33,7 +33,7 @@ from kperfir.passes.explicit import find_markers
 from kperfir.passes.finding import Finding
 from kperfir.passes.place import place
 from kperfir.passes.scopes import Scope, has_markers, tag_scopes
-from kperfir.record import Layout
+from kperfir.records import Layout
 
 METADATA = "kperf"
 _BACKENDS = ("nvidia", "amd")

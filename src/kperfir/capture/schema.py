@@ -20,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, ClassVar, Literal, Self
 
-from kperfir.record import Layout, Table
+from kperfir.records import Layout, Table
 
 FORMAT_VERSION = 1
 

@@ -3,7 +3,7 @@
     kperf.record start "load" site 3
 
 stands where a kernel is to write one record. The table of sites beside the
-module (`kperfir.record.Table`) says which region a site belongs to.
+module (`kperfir.records.Table`) says which region a site belongs to.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ from xdsl.irdl import (
 from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
-from kperfir.record import ALIGNMENT_BYTES, NARROW_RECORD_BYTES, WIDE_RECORD_BYTES
+from kperfir.records import ALIGNMENT_BYTES, NARROW_RECORD_BYTES, WIDE_RECORD_BYTES
 
 
 class Memory(StrEnum):

@@ -8,7 +8,7 @@ because schedulers scatter them over the whole kernel.
 from __future__ import annotations
 
 from kperfir.ir.foreign import ForeignOp
-from kperfir.record import Role
+from kperfir.records import Role
 
 # name of the operation -> (rule that picks it or "", role)
 _ANCHORS: dict[str, tuple[str, Role]] = {

@@ -23,7 +23,7 @@ from kperfir.passes.runs import Key, Member, Path, Span, spans_of
 from kperfir.passes.scopes import Scope
 from kperfir.passes.tables import TableBuilder
 from kperfir.plan import AUTO
-from kperfir.record import Kind, Origin, Table
+from kperfir.records import Kind, Origin, Table
 
 
 @dataclass(frozen=True)

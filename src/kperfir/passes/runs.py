@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from kperfir.ir.foreign import ForeignOp
-from kperfir.record import Role
+from kperfir.records import Role
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kperfir.record import Kind, Origin, Region, Role, Site, Table
+from kperfir.records import Kind, Origin, Region, Role, Site, Table
 
 
 class TableBuilder:

@@ -15,7 +15,7 @@ from kperfir.ir.kperf_gpu import (
     LocalAllocOp,
     ReadCounterOp,
 )
-from kperfir.record import ALIGNMENT_BYTES, Layout
+from kperfir.records import ALIGNMENT_BYTES, Layout
 
 
 def to_gpu(kernel: ChunkedKernel, layout: Layout) -> None:

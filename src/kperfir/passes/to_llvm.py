@@ -8,7 +8,7 @@ from typing import Protocol
 from kperfir.errors import LoweringError
 from kperfir.ir.chunks import ChunkedKernel, ChunkOp, ReturnOp, location_of
 from kperfir.ir.kperf_gpu import CircularStoreOp, FinalizeOp, InitOp, ReadCounterOp, StoreCounterOp
-from kperfir.record import Layout
+from kperfir.records import Layout
 
 _SHARED_SYMBOL = (
     "  llvm.mlir.global external @global_smem() {addr_space = 3 : i32, alignment = 16 : i64} : !llvm.array<0 x i8>"

@@ -8,7 +8,7 @@ lane predicate on a store, so every lane writes the same record to the same plac
 from __future__ import annotations
 
 from kperfir.passes.to_llvm import Frame
-from kperfir.record import (
+from kperfir.records import (
     END_CLOCK_OFFSET,
     HEADER_BYTES,
     MAGIC,

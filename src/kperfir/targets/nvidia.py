@@ -9,7 +9,7 @@ in registers through the kernel.
 from __future__ import annotations
 
 from kperfir.passes.to_llvm import Frame
-from kperfir.record import (
+from kperfir.records import (
     CTA_OFFSET,
     END_CLOCK_OFFSET,
     END_TIME_OFFSET,

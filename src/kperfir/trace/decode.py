@@ -1,6 +1,6 @@
 """Scratch blocks -> records in the order they were written, clocks unwrapped.
 
-Layout of the words: `kperfir.record`. Everything is vectorised over the CTAs and
+Layout of the words: `kperfir.records`. Everything is vectorised over the CTAs and
 warps of a chunk.
 
 A 32-bit clock is unwrapped along each warp's records. A step back of less than
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kperfir.record import (
+from kperfir.records import (
     CTA_OFFSET,
     END_CLOCK_OFFSET,
     END_TIME_OFFSET,

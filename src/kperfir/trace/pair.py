@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from kperfir.record import Kind, Table
+from kperfir.records import Kind, Table
 from kperfir.trace.decode import I64, Records
 
 

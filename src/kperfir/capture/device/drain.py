@@ -18,7 +18,7 @@ from kperfir.capture.device.driver import Driver
 from kperfir.capture.schema import Launch, Problem
 from kperfir.capture.writer import CaptureWriter
 from kperfir.errors import DeviceError, KperfError
-from kperfir.record import Layout
+from kperfir.records import Layout
 
 STAGING_BYTES = 64 << 20
 IN_FLIGHT_BYTES = 4 << 30
