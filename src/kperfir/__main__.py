@@ -1,0 +1,6 @@
+"""`python -m kperfir`."""
+
+from kperfir.cli import main
+
+if __name__ == "__main__":
+    main()
