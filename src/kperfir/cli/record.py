@@ -10,9 +10,9 @@ from typing import Annotated
 
 import typer
 
+from kperfir.capture.device.driver import driver_present
 from kperfir.cli import children
 from kperfir.errors import ProgramError
-from kperfir.session import has_gpu
 from kperfir.session import record as record_session
 
 _NO_GPU = "kperfir: there is no GPU here, so kernels run in Triton's interpreter (TRITON_INTERPRET=1)."
@@ -35,12 +35,10 @@ def record(
     """Run PROGRAM ARGS... and record every Triton kernel it launches."""
     if not context.args:
         raise ProgramError("No program was given.", "Use: kperfir record [options] script.py ARGS...")
-    if os.environ.get("TRITON_INTERPRET") != "1" and not has_gpu():
+    if os.environ.get("TRITON_INTERPRET") != "1" and not driver_present():
         print(_NO_GPU, file=sys.stderr)
+        # before anything imports Triton: its own library is decorated at import
         os.environ["TRITON_INTERPRET"] = "1"
-        import triton
-
-        triton.knobs.runtime.interpret = True
     os.environ.setdefault("TORCHINDUCTOR_USE_STATIC_CUDA_LAUNCHER", "0")
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
     options = {

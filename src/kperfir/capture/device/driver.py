@@ -146,6 +146,16 @@ class Driver:
         self._call("cuEventDestroy_v2", c_void_p(event))
 
 
+def driver_present() -> bool:
+    """Whether NVIDIA's driver is here and has a device."""
+    count = c_int()
+    try:
+        library = _load()
+    except DeviceError:
+        return False
+    return bool(library.cuInit(c_uint(0)) == 0 and library.cuDeviceGetCount(byref(count)) == 0 and count.value > 0)
+
+
 @lru_cache(maxsize=1)
 def _load() -> Any:
     for name in ("libcuda.so.1", "libcuda.so"):
