@@ -1,4 +1,5 @@
 # `make demo` and `make test` set up what they need. TRITON picks the version; PYTHON the interpreter.
+# numpy stays below 2.4: Triton 3.6.0 cannot interpret kernels with a newer one.
 TRITON ?= 3.9.0
 PYTHON ?= $(shell for p in python3.12 python3.11 python3.13 python3; do $$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && command -v $$p && break; done)
 TORCH ?= torch==2.13.0
@@ -11,7 +12,7 @@ $(VENV)/ready: pyproject.toml
 	@test -n "$(PYTHON)" || { echo "No Python 3.11-3.13 was found; set PYTHON."; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q -U pip
-	$(BIN)/python -m pip install -q $(TORCH) numpy
+	$(BIN)/python -m pip install -q $(TORCH) "numpy<2.4"
 	$(BIN)/python -m pip install -q triton==$(TRITON) -e ".[dev]"
 	touch $@
 

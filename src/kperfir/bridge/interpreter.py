@@ -68,8 +68,7 @@ class _Function:
 
     tables: TableBuilder = field(default_factory=TableBuilder)
     sites: dict[tuple[int, Kind], int] = field(default_factory=dict)
-    id: int = -1
-    written_regions: int = -1
+    kernel: Kernel | None = None
     launches: int = 0
     broken: bool = False
 
@@ -273,7 +272,7 @@ class InterpretedLaunches:
         if recorder is None:
             yield from iterable
             return
-        timed = recorder.wants("loop") or ("loop" in recorder.rules and bool(recorder.programs))
+        timed = "loop" in recorder.rules and bool(recorder.programs)
         if timed:
             recorder.start("loop", "rule", file, line)
         recorder.loops += 1
@@ -296,14 +295,19 @@ class InterpretedLaunches:
             return
         table = function.tables.table()
         most = max((len(p.records) for p in recorder.programs), default=1)
-        layout = Layout(1, 1 << max(most - 1, 1).bit_length(), "host", WIDE_RECORD_BYTES)
-        function.id, self._kernels = self._kernels, self._kernels + 1
-        reason = "the interpreter keeps its records in host memory"
-        self._writer.write(
-            Kernel(function.id, name, "", "interpreter", layout, table, place_reason=reason, clock="ns")
-        )
+        full = any(p.count > len(p.records) for p in recorder.programs)
+        slots = recorder.slots if full else 1 << max(most - 1, 1).bit_length()
+        layout = Layout(1, slots, "host", WIDE_RECORD_BYTES)
+        kernel = function.kernel
+        if kernel is None or kernel.table != table or kernel.layout.slots < layout.slots:
+            reason = "the interpreter keeps its records in host memory"
+            kernel = Kernel(self._kernels, name, "", "interpreter", layout, table, place_reason=reason, clock="ns")
+            function.kernel = kernel
+            self._kernels += 1
+            self._writer.write(kernel)
+        layout = kernel.layout
         launch = Launch(
-            self._launches, function.id, function.launches - 1, recorder.grid, len(recorder.programs),
+            self._launches, kernel.id, function.launches - 1, recorder.grid, len(recorder.programs),
             enqueued_unix_ns=time.time_ns(),
         )  # fmt: skip
         self._launches += 1
@@ -326,13 +330,10 @@ def _block(program: _Program, layout: Layout) -> bytes:
         (END_TIME_OFFSET, program.end_ns),
     ):
         longs[offset // 8] = value
-    words[HEADER_BYTES // 4] = min(program.count, len(program.records)) if layout.slots > len(program.records) else (
-        program.count
-    )
-    first = program.count - len(program.records)
+    words[HEADER_BYTES // 4] = program.count
     ring = longs[layout.rings_offset_bytes // 8 :].reshape(layout.slots, 2)
-    for i, (site, clock) in enumerate(program.records):
-        ring[(first + i) % layout.slots if layout.slots == len(program.records) else i] = (site, clock)
+    for n, record in enumerate(program.records, program.count - len(program.records)):
+        ring[n % layout.slots] = record
     return block.tobytes()
 
 
@@ -352,7 +353,7 @@ def _source() -> tuple[str, int]:
 def _has_loop(fn: Any, seen: frozenset[str] = frozenset()) -> bool:
     """Whether a kernel, or an interpreted helper that it names, loops."""
     names = set(fn.__code__.co_names)
-    if "loop" in fn.__code__.co_names or _FLAG in names:
+    if _FLAG in names:
         return True
     for name in names - seen:
         helper = fn.__globals__.get(name)
@@ -364,7 +365,6 @@ def _has_loop(fn: Any, seen: frozenset[str] = frozenset()) -> bool:
 # --- loops: `for i in X` of an interpreted kernel becomes `for i in _kperfir_loop(X, file, line)`
 
 _FLAG = "_kperfir_loop"
-_session: list[InterpretedLaunches] = []
 
 
 @contextmanager

@@ -1,0 +1,137 @@
+"""Compiling with records for targets that are not here: keys, metadata, restored hooks, the in-kernel language."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+import triton
+import triton.language as tl
+from triton import knobs
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+import kperfir.language as kl
+from kperfir.bridge.build import compile_instrumented
+from kperfir.bridge.request import Request
+from kperfir.errors import ScopeError
+
+H100 = GPUTarget("cuda", 90, 32)
+
+
+@triton.jit
+def copy(x, y, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    with kl.scope("copy"):
+        tl.store(y + at, tl.load(x + at))
+
+
+@triton.jit
+def unbalanced(x, y, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    kl.enter("open")
+    tl.store(y + at, tl.load(x + at))
+
+
+def source(fn=copy):  # type: ignore[no-untyped-def]
+    return ASTSource(fn, {"x": "*fp32", "y": "*fp32", "BLOCK": "constexpr"}, {(2,): 1024}, {})
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("TRITON_DEFAULT_FP_FUSION", "1")
+    return tmp_path
+
+
+def test_scope_and_rules_are_in_table_and_metadata() -> None:
+    built = compile_instrumented(source(), H100, {}, Request(("auto",)))
+    assert [r.name for r in built.table.regions] == ["kernel", "copy", "load", "store"]
+    assert built.kernel.asm["ptx"].count("%clock;") == len(built.table.sites) == 8
+    assert built.kernel.metadata.profile_scratch_size == built.layout.cta_bytes
+    assert built.kernel.metadata.shared >= built.layout.warps * built.layout.ring_bytes
+
+
+def test_no_binary_is_stale() -> None:
+    before = triton.compile(source(), target=H100)
+    shared = compile_instrumented(source(), H100, {}, Request(("auto",)))
+    other = compile_instrumented(source(), H100, {}, Request(("load",), "global", 64))
+    after = triton.compile(source(), target=H100)
+    hashes = {before.hash, shared.kernel.hash, other.kernel.hash}
+    assert len(hashes) == 3
+    assert after.hash == before.hash
+    assert "%clock" not in after.asm["ptx"]
+    assert after.asm["cubin"] == before.asm["cubin"]
+
+
+def test_a_second_process_finds_the_table_in_the_warm_cache() -> None:
+    program = (
+        "import sys; sys.path[:0] = sys.argv[1:]\n"
+        "import kperfir.bridge.stages as stages\n"
+        "from test_build import *\n"
+        "def fail(*_): raise AssertionError('a stage ran')\n"
+        "stages._place = fail\n"
+        "built = compile_instrumented(source(), H100, {}, Request(('auto',)))\n"
+        "assert len(built.table.sites) == 8\n"
+    )
+    compile_instrumented(source(), H100, {}, Request(("auto",)))
+    subprocess.run([sys.executable, "-c", program, str(Path(__file__).parent)], check=True)
+
+
+def test_words_leave_nothing_behind() -> None:
+    kernel = triton.compile(source(), target=H100)
+    assert "KPERF" not in kernel.asm["ptx"] and "KPERF" not in kernel.asm["ttir"]
+
+
+def test_a_scope_that_stays_open_names_its_line_and_the_plain_kernel_compiles() -> None:
+    with pytest.raises(ScopeError, match=r"'open' is entered at .*test_build.py:\d+"):
+        compile_instrumented(source(unbalanced), H100, {}, Request(()))
+    assert "%clock" not in triton.compile(source(unbalanced), target=H100).asm["ptx"]
+
+
+def test_hook_and_backend_are_restored_and_another_hook_is_called() -> None:
+    import triton.backends.nvidia.compiler as backend
+
+    calls: list[bool] = []
+
+    def hook(backend=None, stages=None, options=None, language=None, capability=None):  # type: ignore[no-untyped-def]
+        calls.append(stages is None)
+        return ("mine", "mine") if stages is None else None
+
+    llvm = backend.llvm
+    knobs.runtime.add_stages_inspection_hook = hook
+    try:
+        with pytest.raises(ScopeError):
+            compile_instrumented(source(unbalanced), H100, {}, Request(()))
+        compile_instrumented(source(), H100, {}, Request(("auto",)))
+        assert knobs.runtime.add_stages_inspection_hook is hook
+    finally:
+        knobs.runtime.add_stages_inspection_hook = None
+    assert False in calls
+    assert backend.llvm is llvm
+
+
+def test_other_threads_compile_plain_meanwhile() -> None:
+    found: list[str] = []
+
+    def plain() -> None:
+        found.append(triton.compile(source(), target=H100).asm["ptx"])
+
+    threads = [threading.Thread(target=plain) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    built = compile_instrumented(source(), H100, {}, Request(("auto",)))
+    for thread in threads:
+        thread.join()
+    assert "%clock" in built.kernel.asm["ptx"]
+    assert len(found) == 2 and not any("%clock" in ptx for ptx in found)
+
+
+@pytest.mark.parametrize("place", ["shared", "global"])
+def test_rings_lie_where_asked(place: str) -> None:
+    built = compile_instrumented(source(), H100, {}, Request(("auto",), place, 64))  # type: ignore[arg-type]
+    assert f"st.{place}.v2.b32" in built.kernel.asm["ptx"]
+    assert built.layout.place == place and built.layout.slots == 64

@@ -1,0 +1,62 @@
+"""kperf and kperf_gpu: text in, text out, and what their verifiers refuse."""
+
+from __future__ import annotations
+
+import pytest
+from xdsl.context import Context
+from xdsl.dialects.builtin import Builtin
+from xdsl.parser import Parser
+from xdsl.utils.exceptions import ParseError, VerifyException
+
+from kperfir.ir.kperf import KPerf
+from kperfir.ir.kperf_gpu import KPerfGPU
+
+PROGRAM = """builtin.module {
+  kperf.record start "load" site 3 : i32
+  kperf.record mark "a name, with \\"quotes\\"" site 0 : i32
+  %0 = kperf_gpu.local_alloc 16384 : i32 : !kperf_gpu.buffer<"shared">
+  %1 = kperf_gpu.global_scratch_alloc 16528 : i32 : !kperf_gpu.buffer<"global">
+  %2 = kperf_gpu.init %0, %1 slots 256 : i32 record_bytes 8 : i32 : \
+!kperf_gpu.buffer<"shared">, !kperf_gpu.buffer<"global"> -> !kperf_gpu.index
+  %3 = kperf_gpu.read_counter : i32
+  kperf_gpu.circular_store %3, %2 site 3 : i32 : i32, !kperf_gpu.index
+  kperf_gpu.store_counter %3, %2 site 4 : i32 : i32, !kperf_gpu.index
+  kperf_gpu.finalize %2 : !kperf_gpu.index
+}"""
+
+WRONG = {
+    "empty name": 'kperf.record start "" site 3 : i32',
+    "negative site": 'kperf.record start "x" site -1 : i32',
+    "odd size": '%0 = kperf_gpu.local_alloc 7 : i32 : !kperf_gpu.buffer<"shared">',
+    "wrong memory": '%0 = kperf_gpu.local_alloc 16 : i32 : !kperf_gpu.buffer<"global">',
+    "narrow clock": "%0 = kperf_gpu.read_counter : i16",
+    "three slots": '%0 = kperf_gpu.global_scratch_alloc 64 : i32 : !kperf_gpu.buffer<"global">\n'
+    "%1 = kperf_gpu.init %0, %0 slots 3 : i32 record_bytes 8 : i32 : "
+    '!kperf_gpu.buffer<"global">, !kperf_gpu.buffer<"global"> -> !kperf_gpu.index',
+}
+
+
+def _parse(text: str):  # type: ignore[no-untyped-def]
+    context = Context()
+    for dialect in (Builtin, KPerf, KPerfGPU):
+        context.load_dialect(dialect)
+    module = Parser(context, text).parse_module()
+    module.verify()
+    return module
+
+
+def test_round_trip() -> None:
+    assert str(_parse(PROGRAM)) == PROGRAM
+
+
+@pytest.mark.parametrize("text", WRONG.values(), ids=WRONG.keys())
+def test_wrong_programs_are_refused(text: str) -> None:
+    with pytest.raises(VerifyException):
+        _parse(text)
+
+
+def test_unknown_kind_and_memory_are_refused() -> None:
+    with pytest.raises((ParseError, VerifyException)):
+        _parse('kperf.record begin "x" site 0 : i32')
+    with pytest.raises((ParseError, VerifyException)):
+        _parse('%0 = kperf_gpu.local_alloc 16 : i32 : !kperf_gpu.buffer<"texture">')

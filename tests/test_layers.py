@@ -1,0 +1,69 @@
+"""A folder imports earlier stages of the flow only, and Triton and torch stay where they belong."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent / "src" / "kperfir"
+ORDER = (
+    "errors", "version", "records", "markers", "plan", "language", "ir", "passes", "targets", "capture",
+    "bridge", "trace", "analysis", "export", "session", "cli",
+)  # fmt: skip
+FREE_OF_TRITON = ("errors", "version", "records", "markers", "plan", "ir", "passes", "targets", "trace", "analysis", "export")
+ALLOWED_BACK = {("trace", "analysis"), ("trace", "export")}  # Trace's methods import them when they are called
+
+
+def _imports(text: str) -> list[str]:
+    found = []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found += [f"{node.module}.{alias.name}" for alias in node.names]
+    return found
+
+
+def violations(layer: str, text: str) -> list[str]:
+    """Imports of a file in `layer` that its place does not allow."""
+    wrong = []
+    for name in _imports(text):
+        parts = name.split(".")
+        if parts[0] in ("triton", "torch") and layer in FREE_OF_TRITON:
+            wrong.append(name)
+        if parts[0] == "kperfir" and len(parts) > 1 and parts[1] in ORDER and (layer, parts[1]) not in ALLOWED_BACK:
+            if ORDER.index(parts[1]) > ORDER.index(layer):
+                wrong.append(name)
+    return wrong
+
+
+FILES = [p for p in sorted(ROOT.rglob("*.py")) if p.relative_to(ROOT).parts[0] not in ("__init__.py", "__main__.py")]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_imports_go_back_only(path: Path) -> None:
+    layer = path.relative_to(ROOT).parts[0].removesuffix(".py")
+    assert layer in ORDER
+    assert violations(layer, path.read_text()) == []
+
+
+def test_a_planted_violation_is_found() -> None:
+    assert violations("ir", "from kperfir.bridge.text import generic_text") == ["kperfir.bridge.text.generic_text"]
+    assert violations("trace", "import torch") == ["torch"]
+
+
+def test_reading_works_without_triton_and_torch() -> None:
+    program = (
+        "import sys\n"
+        "class Block:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name.split('.')[0] in ('triton', 'torch', 'xdsl'): raise ImportError(name)\n"
+        "sys.meta_path.insert(0, Block())\n"
+        "import kperfir.trace, kperfir.analysis.summary, kperfir.export\n"
+        "assert not {'triton', 'torch'} & set(sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
