@@ -10,32 +10,22 @@ print(trace.summary())
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from kperfir.version import __version__
 
 if TYPE_CHECKING:
+    from kperfir.opened import load
     from kperfir.session import record
-    from kperfir.trace import Trace
 
 __all__ = ["__version__", "load", "record"]
 
-
-def load(path: Any) -> Trace:
-    """Read a capture file, or a directory of them.
-
-    Raises:
-        CaptureError: it cannot be read; see `kperfir.capture.reader`.
-    """
-    from kperfir.trace import load as load_trace
-
-    return load_trace(path)
+_HOMES = {"load": "kperfir.opened", "record": "kperfir.session"}
 
 
 def __getattr__(name: str) -> Any:
-    """`record` is loaded on first use: reading needs neither Triton nor torch."""
-    if name == "record":
-        from kperfir.session import record
-
-        return record
-    raise AttributeError(name)
+    """Loaded on first use: reading needs neither Triton nor torch, and recording no Arrow tables."""
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'kperfir' has no attribute '{name}'")

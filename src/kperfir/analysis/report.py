@@ -8,56 +8,87 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from kperfir.analysis.summary import KernelSummary, Summary
-from kperfir.capture.schema import Problem, Resources
+from kperfir.analysis.summary import KernelSummary, RegionSummary, Summary
+from kperfir.capture.schema import Problem, Resources, Session
 
 _WIDTH = 118
 _INTERPRETED = "Times are those of Triton's interpreter on the host, in nanoseconds: they say nothing of a GPU."
-_RAW = "Times are raw: the cost of the records is in them."
+_RAW = (
+    "Times are raw: the cost of the records is in them. Share: of the time that the region's warps were in the kernel."
+)
 
 
 def report(summary: Summary) -> str:
-    """The whole report."""
+    """The whole report, plain text of lines no longer than 118 columns."""
     out = io.StringIO()
-    console = Console(file=out, width=_WIDTH, highlight=False, markup=False, emoji=False)
-    console.print(f"{summary.device or 'unknown device'}, Triton {summary.triton or 'unknown'}, {summary.plan}")
-    if summary.source == "interpreter":
+    console = Console(file=out, width=_WIDTH, highlight=False, markup=False, emoji=False, color_system=None)
+    for session in dict.fromkeys(_session(s) for s in summary.sessions):
+        console.print(session)
+    if len(summary.sessions) > 1:
+        console.print(f"{len(summary.sessions)} processes")
+    if any(s.source == "interpreter" for s in summary.sessions):
         console.print(_INTERPRETED)
     console.print(_RAW)
     if not summary.kernels:
-        console.print("No launch was recorded.")
+        console.print("\nNo launch was recorded.")
     for kernel in summary.kernels:
         _kernel(console, kernel)
     _tally(console, summary.tally)
     _problems(console, summary.problems)
-    return out.getvalue().rstrip()
+    return "\n".join(line.rstrip() for line in out.getvalue().rstrip().splitlines())
+
+
+def _session(session: Session) -> str:
+    device = session.device_name or session.target or "unknown device"
+    return f"{device}, Triton {session.triton_version or 'unknown'}, {session.plan}"
 
 
 def _kernel(console: Console, kernel: KernelSummary) -> None:
-    console.print(f"\n{kernel.name}  {kernel.target}  {kernel.launches} launches, {kernel.ctas} CTAs")
-    records = f"records: {kernel.written} written, {kernel.kept} kept, {kernel.slots} slots a warp"
+    target = f"  {kernel.target}" if kernel.target else ""
+    console.print(f"\n{kernel.name}{target}  {_count(kernel.launches, 'launch')}, {_count(kernel.ctas, 'CTA')}")
+    dropped = kernel.written - kernel.kept
+    records = f"records: {kernel.written} written, {dropped} overwritten, {kernel.slots} slots a warp"
     console.print(f"  {records}" + (f"; {kernel.place_reason}" if kernel.place_reason else ""))
     if kernel.unit == "cycles":
         console.print(f"  {_clock(kernel)}")
-        console.print(f"  plain: {_resources(kernel.plain)}   with records: {_resources(kernel.instrumented)}")
+        console.print(f"  plain:        {_resources(kernel.plain)}")
+        console.print(f"  with records: {_resources(kernel.instrumented)}")
     table = Table(box=None, pad_edge=False)
     table.add_column("  region")
     for name in ("count", f"total {kernel.unit}", "median", "p95", "share"):
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", no_wrap=True)
     table.add_column("source")
     for region in kernel.regions:
-        share = "" if region.share is None else f"{region.share:.1%}"
-        source = f"{Path(region.file).name}:{region.line}" if region.file else ""
-        name = "  " * (region.depth + 1) + region.name
-        figures = (f"{region.count}", f"{region.total}", f"{region.median:.0f}", f"{region.p95:.0f}", share)
-        table.add_row(name, *figures, source)
+        table.add_row(*_row(region))
     console.print(table)
+
+
+def _row(region: RegionSummary) -> tuple[str, ...]:
+    def text(value: float | None, form: str) -> str:
+        return "" if value is None else format(value, form)
+
+    return (
+        "  " * (region.depth + 1) + region.name,
+        str(region.count),
+        text(region.total, "d"),
+        text(region.median, ".0f"),
+        text(region.p95, ".0f"),
+        text(region.share, ".1%"),
+        f"{Path(region.file).name}:{region.line}" if region.file else "",
+    )
 
 
 def _clock(kernel: KernelSummary) -> str:
     if kernel.ghz is None:
-        return "clock: the launches were too short to measure the frequency; there are no nanoseconds"
-    return f"clock: {kernel.ghz:.4f} GHz measured; SMs agree on a common axis within {kernel.error_ns:.0f} ns"
+        return "clock: the launches were too short to measure the frequency; there are cycles but no nanoseconds"
+    how = "measured"
+    if kernel.combined_launches:
+        how += f", for {_count(kernel.combined_launches, 'launch')} from all launches together"
+    if kernel.unknown_launches:
+        how += f", unknown for {_count(kernel.unknown_launches, 'launch')}"
+    step = "unknown" if kernel.step_ns is None else f"{kernel.step_ns} ns"
+    error = f"{kernel.error_median_ns:.0f} ns median, {kernel.error_max_ns:.0f} ns at most"
+    return f"clock: {kernel.ghz:.4f} GHz {how}; SMs agree within {error}; timer step {step}"
 
 
 def _resources(resources: Resources) -> str:
@@ -71,14 +102,28 @@ def _resources(resources: Resources) -> str:
 
 
 def _tally(console: Console, tally: dict[str, dict[str, int]]) -> None:
-    if tally:
-        console.print("\nLaunches")
-    for name, outcomes in sorted(tally.items()):
-        console.print(f"  {name}: " + ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items())))
+    if not tally:
+        return
+    outcomes = sorted({o for counts in tally.values() for o in counts}, key=lambda o: (o != "recorded", o))
+    table = Table(box=None, pad_edge=False)
+    table.add_column("  launches of")
+    for outcome in outcomes:
+        table.add_column(outcome, justify="right")
+    for name, counts in sorted(tally.items()):
+        table.add_row(f"  {name}", *(str(counts.get(outcome, 0)) for outcome in outcomes))
+    console.print()
+    console.print(table)
 
 
 def _problems(console: Console, problems: tuple[Problem, ...]) -> None:
     if problems:
         console.print("\nProblems")
     for problem in problems:
-        console.print(f"  [{problem.code}] {problem.where}: {problem.what} {problem.cure}".rstrip())
+        times = f" ({problem.count} times)" if problem.count > 1 and str(problem.count) not in problem.what else ""
+        console.print(f"  [{problem.code}] {problem.where}: {problem.what}{times} {problem.cure}".rstrip())
+
+
+def _count(number: int, name: str) -> str:
+    if number == 1:
+        return f"1 {name}"
+    return f"{number} {name}es" if name.endswith("ch") else f"{number} {name}s"

@@ -5,12 +5,15 @@ Times are raw: the cost of the records themselves is in them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from kperfir.capture.schema import Problem, Resources
+from kperfir.capture.schema import Kernel, Problem, Resources, Session
+from kperfir.records import Region
 from kperfir.trace import LaunchTrace, Trace
+from kperfir.trace.decode import I64
 
 
 @dataclass(frozen=True)
@@ -18,9 +21,11 @@ class RegionSummary:
     """One region of one kernel, over all recorded launches, CTAs and warps.
 
     Attributes:
-        total, median, p95: in the kernel's unit; pieces of an instance are added up.
-        share: total over the time that the region's warps spent in the kernel, between
-            the first and the last record of each; None where nothing bounds it.
+        depth: regions that enclose it in the source.
+        count: spans, or marks. total, median, p95: busy time, in the kernel's unit;
+            None where there is nothing to measure: a mark, or a region without span.
+        share: total over the time that the region's warps were in the kernel. Where a
+            ring wrapped, that time runs from its oldest kept record.
     """
 
     name: str
@@ -30,9 +35,9 @@ class RegionSummary:
     line: int
     depth: int
     count: int
-    total: int
-    median: float
-    p95: float
+    total: int | None
+    median: float | None
+    p95: float | None
     share: float | None
 
 
@@ -41,8 +46,14 @@ class KernelSummary:
     """One kernel binary.
 
     Attributes:
-        unit: "cycles" or "ns". ghz: median measured frequency, None where unknown.
-        error_ns: greatest distance of a clock pair from the common axis.
+        unit: "cycles", or "ns" in the interpreter. ctas: of all recorded launches.
+        written, kept: records. slots: records a warp's ring holds.
+        ghz: median measured frequency, None where no launch has one.
+        combined_launches: those whose frequency came from all launches together.
+        unknown_launches: those whose frequency is not known.
+        error_median_ns, error_max_ns: distance of pairs of clocks from the common axis,
+            the greatest of any launch.
+        step_ns: step of the global timer, None where it was not seen.
     """
 
     name: str
@@ -55,7 +66,11 @@ class KernelSummary:
     place_reason: str
     slots: int
     ghz: float | None
-    error_ns: float
+    combined_launches: int
+    unknown_launches: int
+    error_median_ns: float
+    error_max_ns: float
+    step_ns: int | None
     plain: Resources
     instrumented: Resources
     regions: tuple[RegionSummary, ...]
@@ -65,10 +80,7 @@ class KernelSummary:
 class Summary:
     """A whole trace. Printing it gives the report."""
 
-    source: str
-    device: str
-    triton: str
-    plan: str
+    sessions: tuple[Session, ...]
     kernels: tuple[KernelSummary, ...]
     tally: dict[str, dict[str, int]]
     problems: tuple[Problem, ...]
@@ -80,101 +92,101 @@ class Summary:
 
 
 def summarise(trace: Trace) -> Summary:
-    """Summarise every kernel of a trace."""
-    groups: dict[tuple[int, int], list[LaunchTrace]] = {}
+    """Summarise every kernel of a trace; processes that ran the same binary count as one."""
+    groups: dict[Kernel, list[LaunchTrace]] = {}
     for launch in trace.launches:
-        groups.setdefault((launch.capture, launch.kernel.id), []).append(launch)
-    tally: dict[str, dict[str, int]] = {}
+        groups.setdefault(replace(launch.kernel, id=0), []).append(launch)
+    kernels = tuple(_kernel(kernel, launches) for kernel, launches in groups.items())
+    return Summary(tuple(c.session for c in trace.captures), kernels, _tally(trace), trace.problems())
+
+
+def _tally(trace: Trace) -> dict[str, dict[str, int]]:
+    tally: dict[str, Counter[str]] = {}
     for capture in trace.captures:
         for name, outcomes in capture.tally.items():
-            mine = tally.setdefault(name, {})
-            for outcome, count in outcomes.items():
-                mine[outcome] = mine.get(outcome, 0) + count
-    session = trace.captures[0].session
-    return Summary(
-        session.source,
-        session.device_name or session.target,
-        session.triton_version,
-        session.plan,
-        tuple(_kernel(group) for group in groups.values()),
-        tally,
-        trace.problems(),
-    )
+            tally.setdefault(name, Counter()).update(outcomes)
+    return {name: dict(outcomes) for name, outcomes in tally.items()}
 
 
-def _kernel(launches: list[LaunchTrace]) -> KernelSummary:
-    kernel = launches[0].kernel
-    known = [launch.axis.ghz for launch in launches if launch.axis.ghz is not None]
+def _kernel(kernel: Kernel, launches: list[LaunchTrace]) -> KernelSummary:
+    axes = [launch.axis for launch in launches if len(launch.headers)]
+    known = [axis.ghz for axis in axes if axis.ghz is not None and axis.frequency != "host"]
+    steps = [axis.step_ns for axis in axes if axis.step_ns is not None]
     return KernelSummary(
-        kernel.name,
-        kernel.target,
-        kernel.clock,
-        len(launches),
-        sum(launch.launch.ctas for launch in launches),
-        sum(launch.written for launch in launches),
-        sum(launch.kept for launch in launches),
-        kernel.place_reason,
-        kernel.layout.slots,
-        float(np.median(known)) if known and kernel.clock == "cycles" else None,
-        max((launch.axis.error_ns[1] for launch in launches), default=0.0),
-        kernel.plain,
-        kernel.instrumented,
-        _regions(launches),
+        name=kernel.name,
+        target=kernel.target,
+        unit=kernel.clock,
+        launches=len(launches),
+        ctas=sum(launch.launch.ctas for launch in launches),
+        written=sum(launch.written for launch in launches),
+        kept=sum(launch.kept for launch in launches),
+        place_reason=kernel.place_reason,
+        slots=kernel.layout.slots,
+        ghz=float(np.median(known)) if known else None,
+        combined_launches=sum(axis.frequency == "combined" for axis in axes),
+        unknown_launches=sum(axis.frequency == "unknown" for axis in axes),
+        error_median_ns=max((axis.error_median_ns for axis in axes), default=0.0),
+        error_max_ns=max((axis.error_max_ns for axis in axes), default=0.0),
+        step_ns=min(steps) if steps else None,
+        plain=kernel.plain,
+        instrumented=kernel.instrumented,
+        regions=_regions(kernel.table.regions, launches),
     )
 
 
-def _regions(launches: list[LaunchTrace]) -> tuple[RegionSummary, ...]:
-    columns = {
-        name: np.concatenate([launch.table[name].to_numpy() for launch in launches])
-        for name in ("region_id", "busy", "cta", "warp", "start_clock", "end_clock", "launch")
-    }
-    regions = launches[0].kernel.table.regions
-    warps = _warp_time(columns)
-    result = []
-    for region in regions:
-        chosen = columns["region_id"] == region.id
-        busy = columns["busy"][chosen]
-        total = int(busy.sum())
-        within = sum(warps[key] for key in set(_keys(columns, chosen)))
-        mark = region.origin == "mark" or not len(busy)
-        result.append(
-            RegionSummary(
-                region.name,
-                region.role,
-                region.origin,
-                region.file,
-                region.line,
-                _depth(region.id, [r.parent for r in regions]),
-                len(busy),
-                total,
-                float(np.median(busy)) if len(busy) else 0.0,
-                float(np.percentile(busy, 95)) if len(busy) else 0.0,
-                None if mark or not within else total / within,
-            )
-        )
-    return tuple(result)
+def _regions(regions: tuple[Region, ...], launches: list[LaunchTrace]) -> tuple[RegionSummary, ...]:
+    busy = [launch.spans.busy for launch in launches]
+    of = [launch.spans.region for launch in launches]
+    within = sum((_time_of_warps(launch, len(regions)) for launch in launches), np.zeros(len(regions), np.int64))
+    parents = [r.parent for r in regions]
+    return tuple(
+        _region(region, np.concatenate([b[o == region.id] for b, o in zip(busy, of, strict=True)]), within, parents)
+        for region in regions
+    )
 
 
-def _keys(columns: dict[str, np.ndarray], chosen: np.ndarray) -> list[tuple[int, int, int]]:
-    names = ("launch", "cta", "warp")
-    return list(zip(*(columns[n][chosen].tolist() for n in names), strict=True))
+def _region(region: Region, busy: I64, within: I64, parents: list[int | None]) -> RegionSummary:
+    timed = len(busy) > 0 and region.origin != "mark"
+    total, kernel_time = int(busy.sum()), int(within[region.id])
+    return RegionSummary(
+        name=region.name,
+        role=region.role,
+        origin=region.origin,
+        file=region.file,
+        line=region.line,
+        depth=_depth(region.id, parents),
+        count=len(busy),
+        total=total if timed else None,
+        median=float(np.median(busy)) if timed else None,
+        p95=float(np.percentile(busy, 95)) if timed else None,
+        share=total / kernel_time if timed and kernel_time > 0 else None,
+    )
 
 
-def _warp_time(columns: dict[str, np.ndarray]) -> dict[tuple[int, int, int], int]:
-    """Time from the first to the last record of every warp."""
-    first: dict[tuple[int, int, int], int] = {}
-    last: dict[tuple[int, int, int], int] = {}
-    everything = np.ones(len(columns["cta"]), np.bool_)
-    starts, ends = columns["start_clock"].tolist(), columns["end_clock"].tolist()
-    for key, start, end in zip(_keys(columns, everything), starts, ends, strict=True):
-        first[key] = min(start, first.get(key, start))
-        last[key] = max(end, last.get(key, end))
-    return {key: last[key] - first[key] for key in first}
+def _time_of_warps(launch: LaunchTrace, regions: int) -> I64:
+    """For each region, the time that the warps which have a span of it were in the kernel, added up.
+
+    The header's clocks are those of one warp of the CTA; another may start a little
+    earlier or end later, so its own records widen the time.
+    """
+    spans, headers = launch.spans, launch.headers
+    warps = launch.written_by_warp.shape[1]
+    warp = spans.row * warps + spans.warp
+    shape = launch.written_by_warp.size
+    first, last = np.full(shape, np.iinfo(np.int64).max), np.full(shape, np.iinfo(np.int64).min)
+    np.minimum.at(first, warp, spans.start)
+    np.maximum.at(last, warp, spans.end)
+    whole = (launch.written_by_warp <= launch.kernel.layout.slots).ravel()
+    first = np.where(whole, np.minimum(first, np.repeat(headers.start_clock, warps)), first)
+    last = np.maximum(last, np.repeat(headers.end_clock, warps))
+    pairs = np.unique(warp * regions + spans.region)
+    within = np.zeros(regions, np.int64)
+    np.add.at(within, pairs % regions, (last - first)[pairs // regions])
+    return within
 
 
 def _depth(region: int, parents: list[int | None]) -> int:
     depth = 0
-    parent = parents[region]
-    while parent is not None:
-        depth, parent = depth + 1, parents[parent]
+    while (parent := parents[region]) is not None:
+        depth, region = depth + 1, parent
     return depth

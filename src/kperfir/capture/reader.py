@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from kperfir.capture.schema import FORMAT_VERSION, End, Kernel, Launch, Message, Problem, Session, Tally
-from kperfir.capture.writer import FORMAT_NAME
+from kperfir.capture.writer import FORMAT_NAME, SCHEMA
 from kperfir.errors import CaptureError
 
 _KINDS: dict[str, type[Message]] = {m.kind: m for m in (Session, Kernel, Launch, Problem, Tally, End)}
@@ -67,6 +66,25 @@ def capture_files(path: str | Path) -> list[Path]:
     return files
 
 
+def read_captures(path: str | Path) -> tuple[tuple[Capture, ...], tuple[Problem, ...]]:
+    """Read a capture file or all of a directory; and what is wrong with those of a directory that cannot be read.
+
+    Raises:
+        CaptureError: the file, or every file of the directory, cannot be read.
+    """
+    captures: list[Capture] = []
+    problems: list[Problem] = []
+    files = capture_files(path)
+    for file in files:
+        try:
+            captures.append(read_capture(file))
+        except CaptureError as error:
+            if len(files) == 1 + len(problems):
+                raise
+            problems.append(Problem("unreadable-capture", str(file), error.what, error.cure))
+    return tuple(captures), tuple(problems)
+
+
 def read_capture(path: str | Path) -> Capture:
     """Read one capture file.
 
@@ -81,69 +99,81 @@ def read_capture(path: str | Path) -> Capture:
         raise CaptureError(f"{place} ends before its first message.", "The program died at its start; record again.")
     kernels = {m.id: m for m, _ in messages if isinstance(m, Kernel)}
     complete = any(isinstance(m, End) for m, _ in messages)
-    if not complete and not problems:
-        problems.append(_cut(place))
+    if not complete:
+        what = "The capture was not closed: the program died, or the disk was full. What was written before is shown."
+        problems.append(Problem("truncated", str(place), what))
     tally = [m.launches for m, _ in messages if isinstance(m, Tally)]
     noted = [m for m, _ in messages if isinstance(m, Problem)]
-    launches = _launches([(m, p) for m, p in messages if isinstance(m, Launch) and m.kernel in kernels])
+    parts = [(m, p) for m, p in messages if isinstance(m, Launch)]
+    known = [(m, p) for m, p in parts if m.kernel in kernels]
+    if len(known) < len(parts):
+        what = f"{len(parts) - len(known)} launches are of a kernel that the capture does not describe."
+        problems.append(Problem("unreadable", str(place), what, "They are left out.", len(parts) - len(known)))
+    launches = _launches(known)
     return Capture(place, sessions[0], kernels, launches, (*noted, *problems), tally[-1] if tally else {}, complete)
 
 
 def _messages(place: Path, problems: list[Problem]) -> Iterator[tuple[Message, memoryview]]:
+    """Whole messages; a stream that ends in the middle of a batch ends before it."""
+    stream = _open(place)
+    while True:
+        try:
+            batch = stream.read_next_batch()
+        except (StopIteration, pa.ArrowException, OSError):
+            return
+        for row in range(batch.num_rows):
+            kind, info, payload = (batch.column(name)[row] for name in ("kind", "info", "payload"))
+            message = _message(place, kind.as_py(), info.as_py(), problems)
+            if message is not None:
+                yield message, memoryview(payload.as_buffer())
+
+
+def _open(place: Path) -> pa.RecordBatchReader:
     try:
+        if place.stat().st_size == 0:
+            raise CaptureError(f"{place} is empty.", "The program died before it recorded anything; record again.")
         source = pa.memory_map(str(place), "r")
     except FileNotFoundError:
         raise CaptureError(f"There is no file {place}.", "Check the path.") from None
     except OSError as error:
-        raise CaptureError(f"{place} cannot be read: {error}.", "Check the path.") from None
-    if source.size() == 0:
-        raise CaptureError(f"{place} is empty.", "The program died before it recorded anything; record again.")
+        raise CaptureError(f"{place} cannot be read: {error.strerror or error}.", "Check the path.") from None
     try:
         stream = pa.ipc.open_stream(source)
-    except (pa.ArrowInvalid, OSError):
-        raise CaptureError(f"{place} is no kperfir capture.", "Give it a file that `kperfir record` wrote.") from None
+    except (pa.ArrowException, OSError):
+        raise _foreign(place) from None
     _check_format(place, stream.schema)
-    while True:
-        try:
-            batch = stream.read_next_batch()
-        except StopIteration:
-            return
-        except (pa.ArrowInvalid, OSError):
-            problems.append(_cut(place))
-            return
-        message = _message(place, batch, problems)
-        if message is not None:
-            yield message, memoryview(batch.column(3)[0].as_buffer())
+    return stream
+
+
+def _foreign(place: Path) -> CaptureError:
+    return CaptureError(f"{place} is no kperfir capture.", "Give it a file that `kperfir record` wrote.")
 
 
 def _check_format(place: Path, schema: pa.Schema) -> None:
     metadata = schema.metadata or {}
-    if metadata.get(b"format") != FORMAT_NAME.encode():
-        raise CaptureError(f"{place} is no kperfir capture.", "Give it a file that `kperfir record` wrote.")
-    version = int(metadata.get(b"version", b"0"))
-    if version > FORMAT_VERSION:
+    version = metadata.get(b"version", b"")
+    if metadata.get(b"format") != FORMAT_NAME.encode() or not version.isdigit():
+        raise _foreign(place)
+    if int(version) > FORMAT_VERSION:
         raise CaptureError(
-            f"{place} has capture format {version}; this kperfir reads up to {FORMAT_VERSION}.",
+            f"{place} has capture format {int(version)}; this kperfir reads up to {FORMAT_VERSION}.",
             "Update kperfir to read it.",
         )
+    if any(schema.get_field_index(f.name) < 0 or schema.field(f.name).type != f.type for f in SCHEMA):
+        raise _foreign(place)
 
 
-def _message(place: Path, batch: pa.RecordBatch, problems: list[Problem]) -> Message | None:
+def _message(place: Path, kind: str, info: str, problems: list[Problem]) -> Message | None:
     """A kind that this version does not know is passed over."""
-    kind = _KINDS.get(batch.column(0)[0].as_py())
-    if kind is None:
+    known = _KINDS.get(kind)
+    if known is None:
         return None
     try:
-        return kind.from_json(batch.column(2)[0].as_py())
-    except (ValueError, KeyError, TypeError, json.JSONDecodeError) as error:
-        what = f"A message of kind '{kind.kind}' cannot be read: {error}."
+        return known.from_json(info)
+    except (ValueError, KeyError, TypeError) as error:
+        what = f"A message of kind '{kind}' cannot be read: {error}."
         problems.append(Problem("unreadable", str(place), what, "It is left out."))
         return None
-
-
-def _cut(place: Path) -> Problem:
-    what = "The capture was not closed: the program died, or the disk was full. What was written before is shown."
-    return Problem("truncated", str(place), what)
 
 
 def _launches(parts: list[tuple[Launch, memoryview]]) -> tuple[Recorded, ...]:

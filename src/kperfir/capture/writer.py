@@ -37,19 +37,22 @@ class CaptureWriter:
         self.failure: OSError | None = None
         self._lock = threading.Lock()
         try:
-            self._file: BinaryIO = self.path.open("wb", buffering=0)
+            # Buffered, because a bare file may write less than it was given and Arrow does not look.
+            self._file: BinaryIO = self.path.open("wb")
             self._stream = pa.ipc.new_stream(self._file, SCHEMA)
+            self._file.flush()
         except OSError as error:
             raise CaptureError(
                 f"The capture file {self.path} cannot be written: {error.strerror or error}.",
                 "Choose another place with -o.",
             ) from None
+        self._bytes = self._file.tell()
         self._open = True
 
     @property
     def bytes_written(self) -> int:
-        """Size of the file so far."""
-        return self._file.tell() if self._open else 0
+        """Size of the file so far, to its last whole message."""
+        return self._bytes
 
     def write(self, message: Message, payload: bytes | memoryview = b"") -> None:
         """Append one message, with its scratch blocks if it has any."""
@@ -65,6 +68,8 @@ class CaptureWriter:
                 return
             try:
                 self._stream.write_batch(batch)
+                self._file.flush()
+                self._bytes = self._file.tell()
             except OSError as error:
                 self._fail(error)
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from kperfir.trace import load
+from kperfir.opened import load
 
 
 def report(capture: Annotated[Path, typer.Argument(help="Capture file, or a directory of them.")]) -> None:

@@ -3,37 +3,37 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from kperfir.errors import ExportError
 from kperfir.export import chrome, tables
+from kperfir.export.exported import Exported
+from kperfir.trace import Trace
 
-if TYPE_CHECKING:
-    from kperfir.trace import Trace
+__all__ = ["Exported", "export"]
 
 _WRITERS = {
     ".json": chrome.write,
-    ".gz": chrome.write_compressed,
+    ".json.gz": chrome.write_compressed,
     ".csv": tables.write_csv,
     ".parquet": tables.write_parquet,
     ".arrow": tables.write_arrow,
 }
+_CURE = "Use .json or .json.gz (timeline for https://ui.perfetto.dev), .csv, .parquet or .arrow (events)."
 
 
-def export(trace: Trace, path: Path) -> Path:
+def export(trace: Trace, path: str | Path) -> Exported:
     """Write `trace` to `path`.
 
     Raises:
         ExportError: the suffix names no format, or the place cannot be written.
     """
-    writer = _WRITERS.get(path.suffix)
-    if writer is None or (path.suffix == ".gz" and not path.name.endswith(".json.gz")):
-        raise ExportError(
-            f"'{path.name}' names no format that can be written.",
-            "Use .json or .json.gz (timeline for https://ui.perfetto.dev), .csv, .parquet or .arrow (events).",
-        )
+    place = Path(path)
+    if place.name.endswith(".pftrace"):
+        raise ExportError("Perfetto's own format (.pftrace) cannot be written yet.", _CURE)
+    writer = next((w for suffix, w in _WRITERS.items() if place.name.endswith(suffix)), None)
+    if writer is None:
+        raise ExportError(f"'{place.name}' names no format that can be written.", _CURE)
     try:
-        writer(trace, path)
+        return writer(trace, place)
     except OSError as error:
-        raise ExportError(f"{path} cannot be written: {error.strerror or error}.", "Choose another place.") from None
-    return path
+        raise ExportError(f"{place} cannot be written: {error.strerror or error}.", "Choose another place.") from None

@@ -1,9 +1,11 @@
 """Chrome's trace format, which Perfetto opens: a process an SM, a track a warp.
 
 Format: https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU.
-CTAs that are resident on an SM at once get tracks of their own; one that starts after
-another has ended takes its place. Launches lie one behind the other, in the order in
-which they were enqueued, with a gap between them; times inside a launch are real.
+Launches lie at the device's global time, so that what overlapped overlaps. CTAs that
+are resident on an SM at once get slots of their own; one that starts after another has
+ended takes its slot. A span that a sibling interrupts is drawn in its parts. Viewers
+keep whole nanoseconds and drop slices that cross: times are rounded before they become
+microseconds, and a slice that crosses another on its track moves to a track beside it.
 """
 
 from __future__ import annotations
@@ -11,119 +13,205 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from kperfir.trace import LaunchTrace, Trace
+from kperfir.export.exported import Exported
+from kperfir.export.slots import Slots
+from kperfir.trace import LaunchTrace, Trace
+from kperfir.trace.decode import I64
 
 MAX_EVENTS = 2_000_000
-_GAP_NS = 1000.0
-_TRACKS_PER_PLACE = 64
+_INTERPRETED = "Times are those of Triton's interpreter on the host: they say nothing of a GPU."
+_RAW = "Times are raw: the cost of the records is in them."
+_CYCLES = " (cycles, not ns; SMs not aligned)"
+
+Event = dict[str, Any]
 
 
-def write(trace: Trace, path: Path) -> None:
+def write(trace: Trace, path: Path) -> Exported:
     """Plain JSON."""
     with path.open("w", encoding="utf-8") as out:
-        _write(trace, out)
+        return Exported(path, *_write(trace, out))
 
 
-def write_compressed(trace: Trace, path: Path) -> None:
+def write_compressed(trace: Trace, path: Path) -> Exported:
     """JSON, compressed by gzip."""
-    with gzip.open(path, "wt", encoding="utf-8") as out:
-        _write(trace, out)
+    with gzip.open(path, "wt", encoding="utf-8", compresslevel=6) as out:
+        return Exported(path, *_write(trace, out))
 
 
-def _write(trace: Trace, out: IO[str]) -> None:
-    notes = {"producer": "kperfir", "times": "interpreter" if trace.is_interpreted else "gpu, raw"}
-    out.write('{"displayTimeUnit":"ns","traceEvents":[')
-    left_out = 0
+def _write(trace: Trace, out: IO[str]) -> tuple[int, int]:
+    """Write events up to the bound; returns how many, and how many were left out."""
+    written = left_out = 0
+    tracks = _Tracks(trace)
+    out.write('{"displayTimeUnit":"ns","traceEvents":[\n')
     separator = ""
-    for number, event in enumerate(_events(trace)):
-        if number >= MAX_EVENTS:
-            left_out += 1
-            continue
-        out.write(separator + json.dumps(event, separators=(",", ":")))
-        separator = ",\n"
+    for launch, offset_ns in _placed(trace):
+        slices = _slices(launch)
+        fits = min(len(slices.start_ns), MAX_EVENTS - written)
+        left_out += len(slices.start_ns) - fits
+        for event in _events(launch, slices, fits, offset_ns, tracks):
+            out.write(separator + json.dumps(event, separators=(",", ":")))
+            separator = ",\n"
+        written += fits
+    notes = {"producer": "kperfir", "times": _INTERPRETED if trace.is_interpreted else _RAW}
+    notes["problems"] = str(len(trace.problems()))
     if left_out:
-        notes["left_out_events"] = str(left_out)
-    out.write(f'],"otherData":{json.dumps(notes)}}}')
+        notes["left_out"] = f"{left_out} events of later launches and CTAs are not in this file"
+    out.write(f'\n],"otherData":{json.dumps(notes)}}}\n')
+    return written, left_out
 
 
-def _events(trace: Trace) -> Iterator[dict[str, Any]]:
-    offset_ns = 0.0
-    named: set[tuple[int, int]] = set()
-    for launch in trace.launches:
-        length_ns = 0.0
-        for event in _launch(launch, offset_ns, named):
-            length_ns = max(length_ns, event.get("ts", 0.0) * 1000 + event.get("dur", 0.0) * 1000 - offset_ns)
-            yield event
-        offset_ns += length_ns + _GAP_NS
+def _placed(trace: Trace) -> list[tuple[LaunchTrace, int]]:
+    """Launches in the order of their starts, and when they started, counted from the first of all."""
+    starts = sorted(((launch.axis.origin_ns, i) for i, launch in enumerate(trace.launches) if len(launch.spans.row)))
+    return [(trace.launches[i], origin_ns - starts[0][0]) for origin_ns, i in starts]
 
 
-def _launch(launch: LaunchTrace, offset_ns: float, named: set[tuple[int, int]]) -> Iterator[dict[str, Any]]:
-    """Spans of one launch; where no nanoseconds are known, cycles of each SM stand for them, and the names say so."""
-    table = launch.table
-    if not table.num_rows:
-        return
-    sm, cta, warp = (table[n].to_numpy() for n in ("sm", "cta", "warp"))
-    known = table["start_ns"].null_count == 0
-    start, end = (table[n].to_numpy() for n in (("start_ns", "end_ns") if known else ("start_clock", "end_clock")))
-    if not known:
-        first = {int(s): int(start[sm == s].min()) for s in np.unique(sm)}
-        base = np.array([first[int(s)] for s in sm])
-        start, end = start - base, end - base
-    early = max(0.0, -float(start.min()))
-    start, end = start + early, end + early
-    places = _places(sm, cta, start, end)
-    names, roles = table["region"].to_pylist(), table["role"].to_pylist()
-    regions = {r.id: r for r in launch.kernel.table.regions}
-    ids = table["region_id"].to_pylist()
-    unit = "" if known else " (cycles, not ns)"
-    for i in range(table.num_rows):
-        process, thread = int(sm[i]), places[int(cta[i])] * _TRACKS_PER_PLACE + int(warp[i])
-        if (process, -1) not in named:
-            named.add((process, -1))
-            yield _name("process_name", process, 0, f"SM {process}{unit}")
-        if (process, thread) not in named:
-            named.add((process, thread))
-            yield _name("thread_name", process, thread, f"CTA slot {places[int(cta[i])]} warp {int(warp[i])}")
-        event: dict[str, Any] = {
-            "name": names[i],
-            "cat": launch.kernel.name,
-            "pid": process,
-            "tid": thread,
-            "ts": round((offset_ns + float(start[i])) / 1000, 6),
-            "args": {"cta": int(cta[i]), "launch": launch.launch.number, "role": roles[i]},
+@dataclass(frozen=True)
+class _Slices:
+    """What is drawn of a launch, by CTA, warp and start: parts of spans, and marks.
+
+    Attributes:
+        span: index into the launch's spans.
+        start_ns, end_ns: since the launch's first entry, whole numbers; cycles since
+            the SM's first start where the frequency is unknown.
+    """
+
+    span: I64
+    start_ns: I64
+    end_ns: I64
+
+
+def _slices(launch: LaunchTrace) -> _Slices:
+    parts = launch.spans.parts
+    sm = launch.headers.sm[launch.spans.row[parts.span]]
+    start, end = launch.axis.to_ns(sm, parts.start), launch.axis.to_ns(sm, parts.end)
+    if start is None or end is None:
+        units, unit = np.unique(sm, return_inverse=True)
+        first = np.full(len(units), np.iinfo(np.int64).max)
+        np.minimum.at(first, unit, parts.start)
+        start_ns, end_ns = parts.start - first[unit], parts.end - first[unit]
+    else:
+        start_ns, end_ns = np.rint(start).astype(np.int64), np.rint(end).astype(np.int64)
+    spans = launch.spans
+    # Outer spans come before inner ones that start with them.
+    order = np.lexsort((-end_ns, start_ns, spans.warp[parts.span], spans.row[parts.span]))
+    return _Slices(parts.span[order], start_ns[order], end_ns[order])
+
+
+def _events(launch: LaunchTrace, slices: _Slices, count: int, offset_ns: int, tracks: _Tracks) -> Iterator[Event]:
+    spans, regions = launch.spans, launch.kernel.table.regions
+    rows = spans.row[slices.span]
+    slots = tracks.slots_of(launch, rows, slices.start_ns + offset_ns, slices.end_ns + offset_ns)
+    args = [_region_args(r.role, r.file, r.line, launch.launch.number) for r in regions]
+    unit = "" if launch.axis.ghz is not None else _CYCLES
+    fields = (slices.span, rows, spans.warp[slices.span], spans.region[slices.span], slices.start_ns, slices.end_ns)
+    for span, row, warp, region, start, end in zip(*(f[:count].tolist() for f in fields), strict=True):
+        sm, cta = int(launch.headers.sm[row]), int(launch.headers.cta[row])
+        start_ns, end_ns = offset_ns + start, offset_ns + end
+        is_mark = regions[region].origin == "mark"
+        process = tracks.process(launch, sm, unit)
+        thread = tracks.thread(process, slots[row], warp, start_ns, end_ns, is_mark)
+        yield from tracks.new_names()
+        event: Event = {"name": regions[region].name, "cat": launch.kernel.name, "pid": process, "tid": thread}
+        event["ts"] = start_ns / 1000
+        event |= {"ph": "i", "s": "t"} if is_mark else {"ph": "X", "dur": max(end_ns - start_ns, 0) / 1000}
+        event["args"] = args[region] | {
+            "cta": cta,
+            "instance": int(spans.instance[span]),
+            "span_clocks": int(spans.end[span] - spans.start[span]),
         }
-        region = regions[ids[i]]
-        if region.file:
-            event["args"]["source"] = f"{region.file}:{region.line}"
-        if region.origin == "mark":
-            yield event | {"ph": "i", "s": "t"}
-        else:
-            yield event | {"ph": "X", "dur": round(float(end[i] - start[i]) / 1000, 6)}
+        if spans.ambiguous[span]:
+            event["args"]["ambiguous"] = True
+        yield event
 
 
-def _name(kind: str, process: int, thread: int, text: str) -> dict[str, Any]:
-    return {"ph": "M", "name": kind, "pid": process, "tid": thread, "args": {"name": text}}
+def _region_args(role: str, file: str, line: int, launch: int) -> Event:
+    return {"launch": launch, "role": role} | ({"source": f"{file}:{line}"} if file else {})
 
 
-def _places(sm: np.ndarray, cta: np.ndarray, start: np.ndarray, end: np.ndarray) -> dict[int, int]:
-    """Track group of every CTA: the lowest on its SM that is free when it starts."""
-    spans: dict[int, tuple[int, float, float]] = {}
-    for c, s, b, e in zip(cta.tolist(), sm.tolist(), start.tolist(), end.tolist(), strict=True):
-        old = spans.get(c)
-        spans[c] = (s, min(b, old[1]), max(e, old[2])) if old else (s, b, e)
-    free: dict[int, list[float]] = {}
-    places: dict[int, int] = {}
-    for c, (s, b, e) in sorted(spans.items(), key=lambda item: item[1][1]):
-        ends = free.setdefault(s, [])
-        place = next((i for i, until in enumerate(ends) if until <= b), len(ends))
-        if place == len(ends):
-            ends.append(e)
-        ends[place] = e
-        places[c] = place
-    return places
+@dataclass
+class _Process:
+    """One SM's tracks: numbers of threads, and ends of the slices open on each."""
+
+    slots: Slots = field(default_factory=Slots)
+    threads: dict[tuple[int, int, int], int] = field(default_factory=dict)
+    open_ends: dict[int, list[int]] = field(default_factory=dict)
+
+
+class _Tracks:
+    """Numbers and names of processes and threads of the whole file."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._several = len(trace.captures) > 1
+        self._devices = len({launch.launch.device for launch in trace.launches}) > 1
+        self._process_ids = [c.session.process_id for c in trace.captures]
+        self._numbers: dict[tuple[int, int, int, str], int] = {}
+        self._processes: dict[int, _Process] = {}
+        self._new: list[Event] = []
+
+    def process(self, launch: LaunchTrace, sm: int, unit: str) -> int:
+        """Number of an SM's process."""
+        key = (launch.capture, launch.launch.device, sm, unit)
+        if key not in self._numbers:
+            self._numbers[key] = number = len(self._numbers) + 1
+            self._processes[number] = _Process()
+            owner = f"process {self._process_ids[launch.capture]} " if self._several else ""
+            owner += f"GPU {launch.launch.device} " if self._devices else ""
+            place = "interpreter" if launch.axis.frequency == "host" else f"SM {sm}"
+            self._name("process", number, 0, f"{owner}{place}{unit}", (launch.capture << 24) + (key[1] << 16) + sm)
+        return self._numbers[key]
+
+    def slots_of(self, launch: LaunchTrace, rows: I64, start_ns: I64, end_ns: I64) -> dict[int, int]:
+        """Header row -> slot of that CTA on its SM."""
+        unit = "" if launch.axis.ghz is not None else _CYCLES
+        ctas, index = np.unique(rows, return_inverse=True)
+        first, last = np.full(len(ctas), np.iinfo(np.int64).max), np.full(len(ctas), np.iinfo(np.int64).min)
+        np.minimum.at(first, index, start_ns)
+        np.maximum.at(last, index, end_ns)
+        found = {}
+        for i in np.argsort(first, kind="stable").tolist():
+            row = int(ctas[i])
+            process = self._processes[self.process(launch, int(launch.headers.sm[row]), unit)]
+            found[row] = process.slots.take(int(first[i]), int(last[i]))
+        return found
+
+    def thread(self, process: int, slot: int, warp: int, start_ns: int, end_ns: int, is_mark: bool) -> int:
+        """Number of the track on which a slice nests: its warp's, or one beside it."""
+        lane = 0
+        while True:
+            number = self._thread(process, slot, warp, lane)
+            ends = self._processes[process].open_ends.setdefault(number, [])
+            while ends and ends[-1] <= start_ns:
+                ends.pop()
+            if is_mark:
+                return number
+            if not ends or end_ns <= ends[-1]:
+                ends.append(end_ns)
+                return number
+            lane += 1
+
+    def _thread(self, process: int, slot: int, warp: int, lane: int) -> int:
+        threads = self._processes[process].threads
+        key = (slot, warp, lane)
+        if key not in threads:
+            threads[key] = len(threads) + 1
+            beside = f" +{lane}" if lane else ""
+            order = (slot << 16) + (warp << 4) + min(lane, 15)
+            self._name("thread", process, threads[key], f"slot {slot} warp {warp}{beside}", order)
+        return threads[key]
+
+    def new_names(self) -> list[Event]:
+        """Names of processes and threads since the last call."""
+        names, self._new = self._new, []
+        return names
+
+    def _name(self, what: str, process: int, thread: int, text: str, order: int) -> None:
+        event = {"ph": "M", "pid": process, "tid": thread}
+        self._new.append(event | {"name": f"{what}_name", "args": {"name": text}})
+        self._new.append(event | {"name": f"{what}_sort_index", "args": {"sort_index": order}})

@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-if TYPE_CHECKING:
-    from kperfir.trace import Trace
+from kperfir.export.exported import Exported
+from kperfir.trace import Trace
 
 
-def write_csv(trace: Trace, path: Path) -> None:
+def write_csv(trace: Trace, path: Path) -> Exported:
     """Comma-separated, with a header line."""
-    pyarrow.csv.write_csv(trace.events(), path)
+    table = trace.events()
+    plain = pa.schema([(f.name, pa.string() if pa.types.is_dictionary(f.type) else f.type) for f in table.schema])
+    pyarrow.csv.write_csv(table.cast(plain), path)
+    return Exported(path, table.num_rows)
 
 
-def write_parquet(trace: Trace, path: Path) -> None:
+def write_parquet(trace: Trace, path: Path) -> Exported:
     """Apache Parquet."""
-    pyarrow.parquet.write_table(trace.events(), path)
+    table = trace.events()
+    pyarrow.parquet.write_table(table, path)
+    return Exported(path, table.num_rows)
 
 
-def write_arrow(trace: Trace, path: Path) -> None:
+def write_arrow(trace: Trace, path: Path) -> Exported:
     """Arrow IPC file."""
     table = trace.events()
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
         writer.write_table(table)
+    return Exported(path, table.num_rows)

@@ -3,17 +3,17 @@
 Layout of the words: `kperfir.records`. Everything is vectorised over the CTAs and
 warps of a chunk.
 
-A 32-bit clock is unwrapped along each warp's records. A step back of less than
-2^20 cycles is skew between reads, not a wrap: the counter needs 2^32 cycles (two
-seconds) to come round. The first kept record is tied to the header: forward from
-the start clock where the ring holds everything, else backward from the end clock.
-A gap of more than half the range between neighbours cannot be told from a wrap
-plus a gap, so what follows is flagged.
+A 32-bit clock is unwrapped along each warp's records. A step back of less than 2^20
+cycles is skew between reads, not a wrap: the counter needs 2^32 cycles, about two
+seconds, to come round. A warp whose ring holds everything is tied forward from the
+header's 64-bit start clock, one whose ring wrapped backward from its end clock. What
+is left between the records and the other end of the header tells whether a whole turn
+of the counter can be hidden in a gap; if it can, the warp's clocks are ambiguous.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,7 @@ from kperfir.records import (
     END_TIME_OFFSET,
     HEADER_BYTES,
     MAGIC,
+    MAGIC_OFFSET,
     NARROW_RECORD_BYTES,
     SM_OFFSET,
     START_CLOCK_OFFSET,
@@ -33,16 +34,23 @@ from kperfir.records import (
     Layout,
 )
 
-WRAP = 1 << 32
+WRAP_CYCLES = 1 << 32
 SKEW_CYCLES = 1 << 20
+_WORD_BYTES = 4
 
-U32 = NDArray[np.uint32]
 I64 = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+Payload = memoryview | bytes
 
 
 @dataclass(frozen=True)
 class Headers:
-    """One entry a CTA that ran, in the order of the chunk."""
+    """CTAs that ran: one entry each, in the order of their blocks.
+
+    Attributes:
+        start_time_ns, end_time_ns: global time.
+        finished: whether the CTA reached its end; only then are its end and counts known.
+    """
 
     cta: I64
     sm: I64
@@ -50,19 +58,21 @@ class Headers:
     start_time_ns: I64
     end_clock: I64
     end_time_ns: I64
-    finished: NDArray[np.bool_]
+    finished: Flags
+
+    def __len__(self) -> int:
+        return len(self.cta)
 
 
 @dataclass(frozen=True)
 class Records:
-    """Records of one chunk, by CTA, then warp, then time.
+    """Records of a launch or of a part of it, by CTA, then warp, then time.
 
     Attributes:
         row: index into the headers. warp, site: of each record.
         clock: unwrapped, on the SM's own 64-bit counter.
         ambiguous: the clock may be off by multiples of 2^32 cycles.
-        written, kept: records of each (header row, warp), shape (rows, warps).
-        missing_ctas: blocks of CTAs that never ran.
+        written, kept: records of each header row and warp, shape (rows, warps).
     """
 
     headers: Headers
@@ -70,111 +80,137 @@ class Records:
     warp: I64
     site: I64
     clock: I64
-    ambiguous: NDArray[np.bool_]
+    ambiguous: Flags
     written: I64
     kept: I64
-    missing_ctas: int
 
 
-def decode(payload: memoryview | bytes, layout: Layout) -> Records:
+def read_headers(payload: Payload, layout: Layout) -> Headers:
+    """Headers alone, without a look at the rings.
+
+    Args:
+        payload: scratch blocks; a rest that fills no block is left out.
+    """
+    return _headers(_ran(payload, layout))
+
+
+def decode(payload: Payload, layout: Layout) -> Records:
     """Decode whole scratch blocks.
 
     Args:
-        payload: a multiple of `layout.cta_bytes` bytes; a rest is left out.
+        payload: scratch blocks; a rest that fills no block is left out.
     """
-    ctas = len(payload) // layout.cta_bytes
-    blocks = np.frombuffer(payload, np.uint8, ctas * layout.cta_bytes).reshape(ctas, layout.cta_bytes)
-    ran = _word(blocks, 0) == MAGIC
-    blocks = blocks[ran]
+    blocks = _ran(payload, layout)
     headers = _headers(blocks)
-    counts = np.ascontiguousarray(blocks[:, HEADER_BYTES : HEADER_BYTES + 4 * layout.warps]).view(np.uint32)
-    written = counts.astype(np.int64).reshape(len(blocks), layout.warps)
+    first_count = HEADER_BYTES // _WORD_BYTES
+    written = blocks.words[blocks.rows, first_count : first_count + layout.warps].astype(np.int64)
     written[~headers.finished] = 0
     kept = np.minimum(written, layout.slots)
     row, warp, slot, first = _slots(written, kept, layout.slots)
-    site, low, wide = _words(blocks, layout, row, warp, slot)
+    word = layout.rings_offset_bytes + warp * layout.ring_bytes + slot * layout.record_bytes
+    word //= _WORD_BYTES
+    site = blocks.at(row, word)
     if layout.record_bytes == NARROW_RECORD_BYTES:
-        clock, ambiguous = _unwrap(low, first, headers, row, warp, written, kept)
+        clock, ambiguous = _unwrap(blocks.at(row, word + 1), first, headers, row, (written == kept)[row, warp])
     else:
-        clock, ambiguous = wide, np.zeros(len(row), np.bool_)
-    return Records(headers, row, warp, site, clock, ambiguous, written, kept, int(ctas - ran.sum()))
+        clock, ambiguous = _long(blocks.at(row, word + 2), blocks.at(row, word + 3)), np.zeros(len(row), np.bool_)
+    return Records(headers, row, warp, site, clock, ambiguous, written, kept)
 
 
-def _word(blocks: NDArray[np.uint8], offset: int) -> U32:
-    return np.ascontiguousarray(blocks[:, offset : offset + 4]).view(np.uint32)[:, 0]
+def join(parts: list[Records]) -> Records:
+    """Records of one launch from those of its chunks; there is at least one."""
+    sizes = np.cumsum([0] + [len(part.headers) for part in parts])
+    joined = {f.name: np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Records)[1:]}
+    joined["row"] = np.concatenate([part.row + size for part, size in zip(parts, sizes, strict=False)])
+    return Records(join_headers([part.headers for part in parts]), **joined)
 
 
-def _long(blocks: NDArray[np.uint8], offset: int) -> I64:
-    return np.ascontiguousarray(blocks[:, offset : offset + 8]).view(np.int64)[:, 0]
+def join_headers(parts: list[Headers]) -> Headers:
+    """Headers of one launch from those of its chunks; there is at least one."""
+    return Headers(**{f.name: np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Headers)})
 
 
-def _headers(blocks: NDArray[np.uint8]) -> Headers:
+@dataclass(frozen=True)
+class _Blocks:
+    """All words, shape (blocks, words of a block), and the rows of CTAs that ran."""
+
+    words: NDArray[np.uint32]
+    rows: I64
+
+    def at(self, row: I64, word: I64) -> I64:
+        found: I64 = self.words[self.rows[row], word].astype(np.int64)
+        return found
+
+    def column(self, offset_bytes: int) -> I64:
+        found: I64 = self.words[self.rows, offset_bytes // _WORD_BYTES].astype(np.int64)
+        return found
+
+    def long_column(self, offset_bytes: int) -> I64:
+        return _long(self.column(offset_bytes), self.column(offset_bytes + _WORD_BYTES))
+
+
+def _ran(payload: Payload, layout: Layout) -> _Blocks:
+    count = len(payload) // layout.cta_bytes
+    block_words = layout.cta_bytes // _WORD_BYTES
+    words = np.frombuffer(payload, np.dtype("<u4"), count * block_words).reshape(count, block_words)
+    return _Blocks(words, np.flatnonzero(words[:, MAGIC_OFFSET // _WORD_BYTES] == MAGIC))
+
+
+def _long(low: I64, high: I64) -> I64:
+    return low | (high << 32)
+
+
+def _headers(blocks: _Blocks) -> Headers:
     return Headers(
-        cta=_word(blocks, CTA_OFFSET).astype(np.int64),
-        sm=_word(blocks, SM_OFFSET).astype(np.int64),
-        start_clock=_long(blocks, START_CLOCK_OFFSET),
-        start_time_ns=_long(blocks, START_TIME_OFFSET),
-        end_clock=_long(blocks, END_CLOCK_OFFSET),
-        end_time_ns=_long(blocks, END_TIME_OFFSET),
-        finished=_word(blocks, STATE_OFFSET) == STATE_FINISHED,
+        cta=blocks.column(CTA_OFFSET),
+        sm=blocks.column(SM_OFFSET),
+        start_clock=blocks.long_column(START_CLOCK_OFFSET),
+        start_time_ns=blocks.long_column(START_TIME_OFFSET),
+        end_clock=blocks.long_column(END_CLOCK_OFFSET),
+        end_time_ns=blocks.long_column(END_TIME_OFFSET),
+        finished=blocks.column(STATE_OFFSET) == STATE_FINISHED,
     )
 
 
-def _slots(written: I64, kept: I64, slots: int) -> tuple[I64, I64, I64, NDArray[np.bool_]]:
+def _slots(written: I64, kept: I64, slots: int) -> tuple[I64, I64, I64, Flags]:
     """Header row, warp and ring slot of every kept record, oldest first; and whether it is its warp's first."""
     flat = kept.ravel()
-    total = int(flat.sum())
     owner = np.repeat(np.arange(flat.size), flat)
-    starts = np.cumsum(flat) - flat
-    position = np.arange(total) - starts[owner]
+    position = np.arange(owner.size) - (np.cumsum(flat) - flat)[owner]
     oldest = np.where(written.ravel() > slots, written.ravel() % slots, 0)
+    warps = written.shape[1]
     slot = (oldest[owner] + position) % slots
-    warps = written.shape[1] if written.ndim == 2 else 1
     return owner // warps, owner % warps, slot, position == 0
 
 
-def _words(blocks: NDArray[np.uint8], layout: Layout, row: I64, warp: I64, slot: I64) -> tuple[I64, I64, I64]:
-    rings = np.ascontiguousarray(blocks[:, layout.rings_offset_bytes : layout.cta_bytes]).view(np.uint32)
-    words = layout.record_bytes // 4
-    rings = rings.reshape(len(blocks), layout.warps, layout.slots, words)
-    found = rings[row, warp, slot]
-    site, low = found[:, 0].astype(np.int64), found[:, 1].astype(np.int64)
-    wide = np.ascontiguousarray(found[:, 2:4]).view(np.int64)[:, 0] if words == 4 else low
-    return site, low, wide
+def _unwrap(low: I64, first: Flags, headers: Headers, row: I64, whole: Flags) -> tuple[I64, Flags]:
+    """Low halves of the clock -> the SM's 64-bit clock, and whether it is ambiguous.
 
-
-def _unwrap(
-    low: I64, first: NDArray[np.bool_], headers: Headers, row: I64, warp: I64, written: I64, kept: I64
-) -> tuple[I64, NDArray[np.bool_]]:
-    """Low halves of the clock -> the SM's 64-bit clock."""
+    Args:
+        first: the record is the oldest of its warp.
+        whole: the ring of the record's warp holds all that was written.
+    """
     if not len(low):
         return low, np.zeros(0, np.bool_)
-    forward = (np.diff(low, prepend=low[:1])) % WRAP
-    step = np.where(forward >= WRAP - SKEW_CYCLES, forward - WRAP, forward)
+    turned = np.diff(low, prepend=low[:1]) % WRAP_CYCLES
+    step = np.where(turned >= WRAP_CYCLES - SKEW_CYCLES, turned - WRAP_CYCLES, turned)
     step[first] = 0
+    begins = np.flatnonzero(first)
+    lasts = np.append(begins[1:], len(low)) - 1
     total = np.cumsum(step)
-    begin = np.maximum.accumulate(np.where(first, np.arange(len(low)), 0))
-    relative = total - total[begin]
-    whole = (written == kept)[row, warp]
-    anchored = _near(low[begin], headers.start_clock[row])
-    last = np.append(np.flatnonzero(first)[1:] - 1, len(low) - 1)
-    group = np.cumsum(first) - 1
-    end = _before(low[last], headers.end_clock[row[last]])
-    backward = (end - relative[last])[group]
-    clock = np.where(whole, anchored + relative, backward + relative)
-    wide_gap = (step > WRAP // 2) & ~first
-    after_gap = np.cumsum(wide_gap) - np.cumsum(wide_gap)[begin] > 0
-    span = (headers.end_clock - headers.start_clock)[row]
-    return clock, after_gap | (~whole & (span > WRAP))
+    length = total[lasts] - total[begins]
+    start, end = headers.start_clock[row[begins]], headers.end_clock[row[begins]]
+    forward = _at_or_after(start - SKEW_CYCLES, low[begins])
+    # A warp may end after the one that wrote the header: take the widest window that is still one turn.
+    backward = _at_or_after(np.maximum(start - SKEW_CYCLES, end + SKEW_CYCLES - WRAP_CYCLES), low[lasts]) - length
+    room = np.where(whole[begins], end - (forward + length), backward - start)
+    doubtful = (room >= WRAP_CYCLES - SKEW_CYCLES) | (~whole[begins] & (room < -SKEW_CYCLES))
+    warp = np.cumsum(first) - 1
+    anchor = np.where(whole[begins], forward, backward) - total[begins]
+    return anchor[warp] + total, doubtful[warp]
 
 
-def _near(low: I64, reference: I64) -> I64:
-    """The 64-bit clock with these low bits at or after the reference, or slightly before it."""
-    ahead = (low - reference) % WRAP
-    return reference + np.where(ahead >= WRAP - SKEW_CYCLES, ahead - WRAP, ahead)
-
-
-def _before(low: I64, reference: I64) -> I64:
-    """The 64-bit clock with these low bits at or before the reference, or slightly after it."""
-    behind = (reference - low) % WRAP
-    return reference - np.where(behind >= WRAP - SKEW_CYCLES, behind - WRAP, behind)
+def _at_or_after(reference: I64, low: I64) -> I64:
+    """The first 64-bit clock from the reference on that has these low bits."""
+    clock: I64 = reference + (low - reference) % WRAP_CYCLES
+    return clock

@@ -2,89 +2,166 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-from kperfir.capture.reader import Capture, Recorded, capture_files, read_capture
+from kperfir.capture.reader import Capture, Recorded, read_captures
 from kperfir.capture.schema import Kernel, Launch, Problem
-from kperfir.trace.align import Axis, align
-from kperfir.trace.decode import Headers, Records, decode
+from kperfir.trace.align import Axis, Slope, align, host_axis, slope, timer_step_ns
+from kperfir.trace.decode import I64, Headers, Records, decode, join, join_headers, read_headers
+from kperfir.trace.events import EVENTS, events_table
 from kperfir.trace.pair import Spans, pair
+from kperfir.trace.problems import launch_problems
 
-if TYPE_CHECKING:
-    from kperfir.analysis.summary import Summary
 
-EVENTS = pa.schema(
-    [
-        ("capture", pa.int32()),
-        ("launch", pa.int64()),
-        ("kernel", pa.string()),
-        ("region_id", pa.int32()),
-        ("region", pa.string()),
-        ("role", pa.string()),
-        ("cta", pa.int64()),
-        ("sm", pa.int32()),
-        ("warp", pa.int32()),
-        ("instance", pa.int64()),
-        ("depth", pa.int32()),
-        ("start_clock", pa.int64()),
-        ("end_clock", pa.int64()),
-        ("duration", pa.int64()),
-        ("busy", pa.int64()),
-        ("pieces", pa.int32()),
-        ("start_ns", pa.float64()),
-        ("end_ns", pa.float64()),
-        ("ambiguous", pa.bool_()),
-    ]
-)
-"""Columns of the events table. `duration` and `busy` (less what interrupted a region)
-are raw, in the kernel's unit: cycles of its SM, or nanoseconds in the interpreter.
-`start_ns` counts from the launch's first entry and is null where the frequency is unknown."""
+class _Clocks:
+    """Both clocks of all launches of one capture, read once and when first asked for."""
+
+    def __init__(self, capture: Capture) -> None:
+        self._capture = capture
+
+    @cached_property
+    def headers(self) -> dict[int, Headers]:
+        """Launch id -> headers, of all launches."""
+        layouts = {k: kernel.layout for k, kernel in self._capture.kernels.items()}
+        return {
+            r.launch.id: join_headers([read_headers(c.payload, layouts[r.launch.kernel]) for c in r.chunks])
+            for r in self._capture.launches
+        }
+
+    @cached_property
+    def devices(self) -> dict[int, tuple[int | None, Slope]]:
+        """Device -> step of its global timer, and what all its launches say of the frequency."""
+        of: dict[int, list[Headers]] = {}
+        for recorded in self._capture.launches:
+            of.setdefault(recorded.launch.device, []).append(self.headers[recorded.launch.id])
+        return {device: (timer_step_ns(h), sum(map(slope, h), Slope())) for device, h in of.items()}
 
 
 @dataclass(frozen=True)
 class LaunchTrace:
-    """One launch, decoded.
+    """One recorded launch. Everything but its description is decoded when first asked for.
 
     Attributes:
-        written, kept: records, of all warps.
-        missing_ctas, unfinished_ctas: blocks without a header, or without an end.
-        unpaired: region id -> records without partner.
+        capture: number of its capture in the trace.
     """
 
     capture: int
-    launch: Launch
     kernel: Kernel
-    axis: Axis
-    table: pa.Table
-    written: int
-    kept: int
-    missing_ctas: int
-    unfinished_ctas: int
-    unpaired: Counter[int]
-    unknown_sites: int
+    recorded: Recorded
+    _clocks: _Clocks
+
+    @property
+    def launch(self) -> Launch:
+        """What the recording noted of it."""
+        return self.recorded.launch
+
+    @cached_property
+    def headers(self) -> Headers:
+        """Headers of the CTAs that ran."""
+        return self._clocks.headers[self.launch.id]
+
+    @cached_property
+    def axis(self) -> Axis:
+        """The common axis of its SMs."""
+        if self.kernel.clock == "ns":
+            return host_axis(self.headers)
+        return align(self.headers, *self._clocks.devices[self.launch.device])
+
+    @cached_property
+    def spans(self) -> Spans:
+        """Its spans and marks, as arrays."""
+        return pair(self._records, self.kernel.table)
+
+    @cached_property
+    def table(self) -> pa.Table:
+        """Its spans and marks, as rows of `EVENTS`."""
+        return events_table(self.capture, self.launch, self.kernel, self.axis, self.headers, self.spans)
+
+    @property
+    def written(self) -> int:
+        """Records written by all warps of finished CTAs."""
+        return int(self.written_by_warp.sum())
+
+    @property
+    def kept(self) -> int:
+        """Those of them that later ones did not overwrite."""
+        return int(np.minimum(self.written_by_warp, self.kernel.layout.slots).sum())
+
+    @property
+    def written_by_warp(self) -> I64:
+        """Records written, shape (CTAs that ran, warps)."""
+        return self._records.written
+
+    @property
+    def missing_ctas(self) -> int:
+        """CTAs without a header."""
+        return self.launch.ctas - len(self.headers)
+
+    @property
+    def unfinished_ctas(self) -> int:
+        """CTAs with a header that did not reach their end."""
+        return int(np.count_nonzero(~self.headers.finished))
+
+    @property
+    def rest_bytes(self) -> int:
+        """Bytes that fill no block."""
+        return sum(len(c.payload) % self.kernel.layout.cta_bytes for c in self.recorded.chunks)
+
+    @property
+    def unpaired(self) -> dict[int, int]:
+        """Region id -> records without partner."""
+        return self.spans.unpaired
+
+    @property
+    def headless(self) -> dict[int, int]:
+        """Region id -> pieces whose instance began before the oldest kept record."""
+        return self.spans.headless
+
+    @property
+    def unknown_sites(self) -> int:
+        """Records of a site that the kernel's table does not have."""
+        return self.spans.unknown_sites
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What decoding found."""
+        return launch_problems(self)
+
+    @cached_property
+    def _records(self) -> Records:
+        return join([decode(c.payload, self.kernel.layout) for c in self.recorded.chunks])
 
 
 @dataclass(frozen=True)
 class Trace:
-    """One capture, or those of several processes."""
+    """One capture, or those of several processes.
+
+    Attributes:
+        noted: problems of captures that could not be read at all.
+    """
 
     captures: tuple[Capture, ...]
+    noted: tuple[Problem, ...] = ()
 
     @cached_property
     def launches(self) -> tuple[LaunchTrace, ...]:
-        """All recorded launches, decoded."""
+        """All recorded launches, capture by capture, in the order of their ids."""
         return tuple(
-            _launch(number, capture, recorded)
+            LaunchTrace(number, capture.kernels[recorded.launch.kernel], recorded, clocks)
             for number, capture in enumerate(self.captures)
+            for clocks in [_Clocks(capture)]
             for recorded in capture.launches
         )
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """Kernel binaries of all captures."""
+        return tuple(kernel for capture in self.captures for kernel in capture.kernels.values())
 
     @property
     def is_interpreted(self) -> bool:
@@ -94,125 +171,20 @@ class Trace:
     def events(self) -> pa.Table:
         """Every span and mark, as an Arrow table with the columns `EVENTS`."""
         tables = [launch.table for launch in self.launches]
-        return pa.concat_tables(tables) if tables else EVENTS.empty_table()
+        return pa.concat_tables(tables).unify_dictionaries() if tables else EVENTS.empty_table()
 
     def problems(self) -> tuple[Problem, ...]:
         """Everything the user must read: from recording, from reading, from decoding."""
-        noted = [p for c in self.captures for p in c.problems]
-        return tuple(noted + [p for launch in self.launches for p in _problems(launch)])
-
-    def summary(self) -> Summary:
-        """Count, total, median, 95th percentile and share of every region."""
-        from kperfir.analysis.summary import summarise
-
-        return summarise(self)
-
-    def export(self, path: str | Path) -> Path:
-        """Write a timeline or table; the format follows the suffix.
-
-        Raises:
-            ExportError: the suffix is unknown or the place cannot be written.
-        """
-        from kperfir.export import export
-
-        return export(self, Path(path))
+        found = [p for c in self.captures for p in c.problems] + [
+            p for launch in self.launches for p in launch.problems
+        ]
+        return (*self.noted, *found)
 
 
 def load(path: str | Path) -> Trace:
     """Read a capture file, or all captures of a directory.
 
     Raises:
-        CaptureError: one of them cannot be read.
+        CaptureError: the file, or every file of the directory, cannot be read.
     """
-    return Trace(tuple(read_capture(file) for file in capture_files(path)))
-
-
-def _launch(number: int, capture: Capture, recorded: Recorded) -> LaunchTrace:
-    kernel = capture.kernels[recorded.launch.kernel]
-    parts = [decode(chunk.payload, kernel.layout) for chunk in recorded.chunks]
-    axis = _interpreter_axis(parts) if kernel.clock == "ns" else align(_joined([p.headers for p in parts]))
-    spans = [pair(part, kernel.table) for part in parts]
-    tables = [_table(number, recorded.launch, kernel, axis, p, s) for p, s in zip(parts, spans, strict=True)]
-    return LaunchTrace(
-        number,
-        recorded.launch,
-        kernel,
-        axis,
-        pa.concat_tables(tables) if tables else EVENTS.empty_table(),
-        sum(int(p.written.sum()) for p in parts),
-        sum(int(p.kept.sum()) for p in parts),
-        recorded.launch.ctas - sum(len(p.headers.cta) for p in parts),
-        sum(int((~p.headers.finished).sum()) for p in parts),
-        sum((s.unpaired for s in spans), Counter()),
-        sum(s.unknown_sites for s in spans),
-    )
-
-
-def _joined(headers: list[Headers]) -> Headers:
-    names = Headers.__dataclass_fields__
-    return Headers(**{n: np.concatenate([getattr(h, n) for h in headers]) for n in names})
-
-
-def _interpreter_axis(parts: list[Records]) -> Axis:
-    """The interpreter's clock is nanoseconds already."""
-    starts = np.concatenate([p.headers.start_clock for p in parts])
-    origin = int(starts.min()) if len(starts) else 0
-    sms = {int(s) for p in parts for s in p.headers.sm}
-    return Axis(origin, 1.0, {s: float(origin) for s in sms}, (0.0, 0.0))
-
-
-def _table(number: int, launch: Launch, kernel: Kernel, axis: Axis, records: Records, spans: Spans) -> pa.Table:
-    row = np.array(spans.row, np.int64)
-    sm, cta = records.headers.sm[row], records.headers.cta[row]
-    start, end = np.array(spans.start, np.int64), np.array(spans.end, np.int64)
-    start_ns, end_ns = axis.to_ns(sm, start), axis.to_ns(sm, end)
-    regions = kernel.table.regions
-    unknown = pa.nulls(len(row), pa.float64())
-    columns = {
-        "capture": np.full(len(row), number),
-        "launch": np.full(len(row), launch.id),
-        "kernel": pa.array([kernel.name] * len(row), pa.string()),
-        "region_id": spans.region,
-        "region": [regions[r].name for r in spans.region],
-        "role": [regions[r].role for r in spans.region],
-        "cta": cta,
-        "sm": sm,
-        "warp": spans.warp,
-        "instance": spans.instance,
-        "depth": spans.depth,
-        "start_clock": start,
-        "end_clock": end,
-        "duration": end - start,
-        "busy": spans.busy,
-        "pieces": spans.pieces,
-        "start_ns": unknown if start_ns is None else start_ns,
-        "end_ns": unknown if end_ns is None else end_ns,
-        "ambiguous": spans.ambiguous,
-    }
-    return pa.table({f.name: pa.array(columns[f.name], f.type) for f in EVENTS}, schema=EVENTS)
-
-
-def _problems(launch: LaunchTrace) -> list[Problem]:
-    where = f"{launch.kernel.name}, launch {launch.launch.number}"
-    found = []
-    if launch.kept < launch.written:
-        lost = launch.written - launch.kept
-        what = f"{lost} of {launch.written} records were overwritten: a ring holds {launch.kernel.layout.slots}."
-        found.append(Problem("overwritten", where, what, "Ask for more slots to keep them.", lost))
-    if launch.missing_ctas:
-        what = f"{launch.missing_ctas} of {launch.launch.ctas} CTAs left no header."
-        found.append(Problem("missing-ctas", where, what, "", launch.missing_ctas))
-    if launch.unfinished_ctas:
-        what = f"{launch.unfinished_ctas} CTAs did not reach their end; their records are left out."
-        found.append(Problem("unfinished-ctas", where, what, "", launch.unfinished_ctas))
-    for region, count in sorted(launch.unpaired.items()):
-        name = launch.kernel.table.regions[region].name
-        found.append(Problem("unpaired", where, f"{count} records of region '{name}' have no partner.", "", count))
-    if launch.unknown_sites:
-        what = f"{launch.unknown_sites} records name a site that the table does not have."
-        found.append(Problem("unknown-site", where, what, "Please report this.", launch.unknown_sites))
-    ambiguous = int(np.count_nonzero(launch.table["ambiguous"].to_numpy()))
-    if ambiguous:
-        what = f"{ambiguous} events have a clock that may be off by multiples of 2^32 cycles."
-        found.append(Problem("ambiguous-clock", where, what, "", ambiguous))
-    return found
+    return Trace(*read_captures(path))

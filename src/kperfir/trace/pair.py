@@ -1,128 +1,157 @@
 """Records -> spans: a start and its end, with the pieces of one instance joined.
 
-In each warp the records of one region are a bracket sequence. A start whose end is
-missing, or an end whose start was overwritten, is counted and left out.
+In each warp the records of one region are a bracket sequence: an end belongs to the
+newest start of its region that is still open. Regions are paired independently, so
+they may cross. Vectorised over a whole launch: with every bracket's nesting level
+known, partners are neighbours in the order (warp, region, level, time).
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from kperfir.records import Kind, Table
-from kperfir.trace.decode import I64, Records
+from kperfir.records import Table
+from kperfir.trace.decode import I64, Flags, Records
 
 
-@dataclass
-class Spans:
-    """Columns of spans and marks: one entry each, in the order of their starts.
+@dataclass(frozen=True)
+class Parts:
+    """Uninterrupted parts of spans: one for most, one a piece for an instance that a sibling interrupts.
 
     Attributes:
-        row: index into the headers. depth: spans open around it in its warp.
-        start, end: clock; equal for a mark. busy: sum of its pieces' lengths.
-        pieces: records pairs joined into it.
-        unpaired: region id -> records that found no partner.
+        span: index into the spans. start, end: clock.
     """
 
-    row: list[int] = field(default_factory=list)
-    warp: list[int] = field(default_factory=list)
-    region: list[int] = field(default_factory=list)
-    instance: list[int] = field(default_factory=list)
-    depth: list[int] = field(default_factory=list)
-    start: list[int] = field(default_factory=list)
-    end: list[int] = field(default_factory=list)
-    busy: list[int] = field(default_factory=list)
-    pieces: list[int] = field(default_factory=list)
-    ambiguous: list[bool] = field(default_factory=list)
-    unpaired: Counter[int] = field(default_factory=Counter)
-    unknown_sites: int = 0
+    span: I64
+    start: I64
+    end: I64
+
+
+@dataclass(frozen=True)
+class Spans:
+    """Spans and marks, one entry each, by CTA, warp and start.
+
+    Attributes:
+        row: index into the headers. warp, region: where and what.
+        instance: number of the span among those kept of its warp and region.
+        depth: spans that are open around it in its warp.
+        start, end: clock; equal for a mark. busy: its parts' lengths added up.
+        pieces: parts it consists of; 0 for a mark.
+        unpaired: region id -> records without partner.
+        headless: region id -> pieces whose instance began before the oldest kept record.
+        unknown_sites: records of a site that the table does not have.
+    """
+
+    row: I64
+    warp: I64
+    region: I64
+    instance: I64
+    depth: I64
+    start: I64
+    end: I64
+    busy: I64
+    pieces: I64
+    ambiguous: Flags
+    parts: Parts
+    unpaired: dict[int, int]
+    headless: dict[int, int]
+    unknown_sites: int
 
 
 def pair(records: Records, table: Table) -> Spans:
-    """Pair the records of one chunk."""
-    spans = Spans()
-    known = len(table.sites)
-    region = [s.region for s in table.sites]
-    kind = [s.kind for s in table.sites]
-    piece = [s.piece for s in table.sites]
-    good = (records.site >= 0) & (records.site < known)
-    spans.unknown_sites = int((~good).sum())
-    row, warp = records.row[good], records.warp[good]
-    sites, clocks = records.site[good].tolist(), records.clock[good].tolist()
-    doubtful = records.ambiguous[good].tolist()
-    for begin, end in _warps(row, warp):
-        where = int(row[begin]), int(warp[begin])
-        _Warp(spans, region, kind, piece, where).run(sites[begin:end], clocks[begin:end], doubtful[begin:end])
-    return spans
+    """Pair the records of one launch."""
+    known = (records.site >= 0) & (records.site < len(table.sites))
+    row, warp, site = records.row[known], records.warp[known], records.site[known]
+    clock, doubt = records.clock[known], records.ambiguous[known]
+    region = _column([s.region for s in table.sites])[site]
+    piece = _column([s.piece for s in table.sites])[site]
+    mark = np.array([s.kind == "mark" for s in table.sites], np.bool_)[site]
+    opens = np.array([s.kind == "start" for s in table.sites], np.bool_)[site]
+    group = (row * records.written.shape[1] + warp) * max(len(table.regions), 1) + region
+    starts, ends = _partners(group, opens, mark)
+    single = np.ones(len(row), np.bool_)
+    single[starts], single[ends], single[mark] = False, False, False
+    depth = _depth(len(row), starts, ends)
+
+    # From here on parts: (start, end) of every pair and mark, an instance's pieces side by side.
+    marks = np.flatnonzero(mark)
+    starts, ends = np.concatenate([starts, marks]), np.concatenate([ends, marks])
+    order = np.lexsort((starts, group[starts]))
+    starts, ends = starts[order], ends[order]
+    opener = (piece[starts] == 0) | mark[starts]
+    number = _number(group[starts], opener)
+    headless = region[starts[number < 0]]
+    starts, ends, opener, number = (a[number >= 0] for a in (starts, ends, opener, number))
+    heads = np.flatnonzero(opener)
+    first = starts[heads]
+    by_time = np.argsort(first, kind="stable")
+    place = np.empty_like(by_time)
+    place[by_time] = np.arange(len(by_time))
+    sorted_first = first[by_time]
+    return Spans(
+        row=row[sorted_first],
+        warp=warp[sorted_first],
+        region=region[sorted_first],
+        instance=number[heads][by_time],
+        depth=depth[sorted_first],
+        start=clock[sorted_first],
+        end=_reduce(np.maximum, clock[ends], heads)[by_time],
+        busy=_reduce(np.add, clock[ends] - clock[starts], heads)[by_time],
+        pieces=_reduce(np.add, (~mark[starts]).astype(np.int64), heads)[by_time],
+        ambiguous=_reduce(np.add, (doubt[starts] | doubt[ends]).astype(np.int64), heads)[by_time] > 0,
+        parts=Parts(place[np.cumsum(opener) - 1], clock[starts], clock[ends]),
+        unpaired=_counts(region[single]),
+        headless=_counts(headless),
+        unknown_sites=int((~known).sum()),
+    )
 
 
-def _warps(row: I64, warp: I64) -> list[tuple[int, int]]:
-    """Ranges of records of one warp."""
-    if not len(row):
-        return []
-    changes = np.flatnonzero((np.diff(row) != 0) | (np.diff(warp) != 0)) + 1
-    edges: NDArray[np.int64] = np.concatenate([[0], changes, [len(row)]])
-    return list(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True))
+def _column(values: list[int]) -> I64:
+    return np.array(values, np.int64)
 
 
-class _Warp:
-    def __init__(
-        self, spans: Spans, region: list[int], kind: list[Kind], piece: list[int], where: tuple[int, int]
-    ) -> None:
-        self.spans = spans
-        self.region = region
-        self.kind = kind
-        self.piece = piece
-        self.row, self.warp = where
-        self.open: list[tuple[int, int, bool, int, int]] = []
-        self.newest: dict[int, int] = {}
-        self.counts: Counter[int] = Counter()
+def _partners(group: I64, opens: Flags, mark: Flags) -> tuple[I64, I64]:
+    """Indices of starts and of their ends."""
+    brackets = np.flatnonzero(~mark)
+    order = brackets[np.argsort(group[brackets], kind="stable")]
+    of, opening = group[order], opens[order]
+    height = np.cumsum(np.where(opening, 1, -1))
+    level = np.where(opening, height, height + 1)
+    # The level's origin differs by group and does not matter: only brackets of one group are compared.
+    nested = np.lexsort((level, of))
+    order, of, level, opening = order[nested], of[nested], level[nested], opening[nested]
+    match = opening[:-1] & ~opening[1:] & (of[:-1] == of[1:]) & (level[:-1] == level[1:])
+    at = np.flatnonzero(match)
+    return order[at], order[at + 1]
 
-    def run(self, sites: list[int], clocks: list[int], doubtful: list[bool]) -> None:
-        for site, clock, doubt in zip(sites, clocks, doubtful, strict=True):
-            kind = self.kind[site]
-            if kind == "start":
-                self.open.append((self.region[site], clock, doubt, self.piece[site], len(self.open)))
-            elif kind == "end":
-                self.close(self.region[site], clock, doubt)
-            else:
-                self.add(self.region[site], clock, clock, doubt, len(self.open))
-        for region, *_ in self.open:
-            self.spans.unpaired[region] += 1
 
-    def close(self, region: int, clock: int, doubt: bool) -> None:
-        """Starts above the matching one lost their ends."""
-        at = next((i for i in range(len(self.open) - 1, -1, -1) if self.open[i][0] == region), None)
-        if at is None:
-            self.spans.unpaired[region] += 1
-            return
-        for lost, *_ in self.open[at + 1 :]:
-            self.spans.unpaired[lost] += 1
-        _, start, start_doubt, piece, depth = self.open[at]
-        del self.open[at:]
-        if piece and region in self.newest:
-            index = self.newest[region]
-            self.spans.end[index] = clock
-            self.spans.busy[index] += clock - start
-            self.spans.pieces[index] += 1
-            self.spans.ambiguous[index] |= doubt or start_doubt
-            return
-        self.add(region, start, clock, doubt or start_doubt, depth)
+def _depth(count: int, starts: I64, ends: I64) -> I64:
+    """Spans open before each record. Both records of a span lie in one warp, so no warp starts inside one."""
+    change = np.zeros(count, np.int64)
+    change[starts], change[ends] = 1, -1
+    depth: I64 = np.cumsum(change) - change
+    return depth
 
-    def add(self, region: int, start: int, end: int, doubt: bool, depth: int) -> None:
-        spans = self.spans
-        self.newest[region] = len(spans.row)
-        spans.row.append(self.row)
-        spans.warp.append(self.warp)
-        spans.region.append(region)
-        spans.instance.append(self.counts[region])
-        self.counts[region] += 1
-        spans.depth.append(depth)
-        spans.start.append(start)
-        spans.end.append(end)
-        spans.busy.append(end - start)
-        spans.pieces.append(1)
-        spans.ambiguous.append(doubt)
+
+def _number(group: I64, opener: Flags) -> I64:
+    """Instance of each part within its group, from 0; -1 before the group's first opener."""
+    if not len(group):
+        return group
+    total = np.cumsum(opener)
+    first = np.append(True, group[1:] != group[:-1])
+    before: I64 = (total - opener)[first]
+    number: I64 = total - before[np.cumsum(first) - 1] - np.int64(1)
+    return number
+
+
+def _reduce(how: np.ufunc, values: I64, heads: I64) -> I64:
+    """Fold the parts of each span."""
+    folded: I64 = how.reduceat(values, heads) if len(heads) else values[:0]
+    return folded
+
+
+def _counts(regions: I64) -> dict[int, int]:
+    found, counts = np.unique(regions, return_counts=True)
+    return dict(zip(found.tolist(), counts.tolist(), strict=True))

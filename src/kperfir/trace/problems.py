@@ -1,0 +1,71 @@
+"""What a decoded launch has that its reader must know: one `Problem` a finding."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kperfir.capture.schema import Problem
+
+if TYPE_CHECKING:
+    from kperfir.trace.model import LaunchTrace
+
+
+def launch_problems(launch: LaunchTrace) -> tuple[Problem, ...]:
+    """Problems of one launch, the worst first."""
+    return (*_lost_ctas(launch), *_lost_records(launch), *_doubts(launch))
+
+
+def _where(launch: LaunchTrace) -> str:
+    return f"{launch.kernel.name}, launch {launch.launch.number}"
+
+
+def _lost_ctas(launch: LaunchTrace) -> list[Problem]:
+    where, ctas, found = _where(launch), launch.launch.ctas, []
+    if launch.rest_bytes:
+        what = f"{launch.rest_bytes} bytes at the end of its data fill no CTA's block."
+        found.append(Problem("rest", where, what, "They are left out.", launch.rest_bytes))
+    if launch.missing_ctas:
+        what = f"{launch.missing_ctas} of {ctas} CTAs left no header: they never ran, or the capture was cut."
+        found.append(Problem("missing-ctas", where, what, "", launch.missing_ctas))
+    if launch.unfinished_ctas:
+        what = f"{launch.unfinished_ctas} of {ctas} CTAs did not reach their end; their records are left out."
+        found.append(Problem("unfinished-ctas", where, what, "", launch.unfinished_ctas))
+    return found
+
+
+def _lost_records(launch: LaunchTrace) -> list[Problem]:
+    where, slots, found = _where(launch), launch.kernel.layout.slots, []
+    if launch.kept < launch.written:
+        lost = launch.written - launch.kept
+        what = f"{lost} of {launch.written} records were overwritten: a warp's ring holds {slots}."
+        found.append(Problem("overwritten", where, what, "Ask for more slots to keep them.", lost))
+    for region, count in launch.unpaired.items():
+        what = f"{count} records of region '{_name(launch, region)}' have no partner."
+        found.append(Problem("unpaired", where, what, "They are left out.", count))
+    for region, count in launch.headless.items():
+        what = f"{count} pieces of region '{_name(launch, region)}' lost the beginning of their instance."
+        found.append(Problem("headless", where, what, "They are left out.", count))
+    if launch.unknown_sites:
+        what = f"{launch.unknown_sites} records name a site that the kernel's table does not have."
+        found.append(
+            Problem("unknown-site", where, what, "They are left out; please report this.", launch.unknown_sites)
+        )
+    return found
+
+
+def _doubts(launch: LaunchTrace) -> list[Problem]:
+    where, found = _where(launch), []
+    ambiguous = int(np.count_nonzero(launch.spans.ambiguous))
+    if ambiguous:
+        what = f"{ambiguous} events have clocks that may be off by multiples of 2^32 cycles."
+        found.append(Problem("ambiguous-clock", where, what, "They are marked in the events table.", ambiguous))
+    if launch.axis.frequency == "unknown" and len(launch.spans.row):
+        what = "The launch was too short to measure the clock frequency, so there are cycles but no nanoseconds."
+        found.append(Problem("unknown-frequency", where, what, "Record a longer launch, or more launches."))
+    return found
+
+
+def _name(launch: LaunchTrace, region: int) -> str:
+    return launch.kernel.table.regions[region].name
