@@ -28,7 +28,8 @@ GROUP = 10
 
 
 def main(output: Path) -> None:
-    result: dict[str, Any] = describe() | {"commit": _commit(), "repetitions": REPETITIONS, "group": GROUP, "kernels": {}}
+    about = {"commit": _commit(), "repetitions": REPETITIONS, "group": GROUP}
+    result: dict[str, Any] = describe() | about | {"kernels": {}}
     for run in runs(0):
         for regions in ("auto", "none"):
             name = f"{run.name}/{regions}"
@@ -56,7 +57,10 @@ def _measure(run: Run, regions: str) -> dict[str, Any]:
 
     launch.instrument = keep
     try:
-        with tempfile.TemporaryDirectory() as folder, kp.record(Path(folder) / "x.kperf", regions=regions, first=1, every=0):
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            kp.record(Path(folder) / "x.kperf", regions=regions, first=1, every=0),
+        ):
             run.launch()
             torch.cuda.synchronize()
     finally:

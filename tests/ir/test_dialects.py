@@ -13,7 +13,7 @@ from kperfir.ir.kperf_gpu import KPerfGPU
 
 PROGRAM = """builtin.module {
   kperf.record start "load" site 3 : i32
-  kperf.record mark "a name, with \\"quotes\\"" site 0 : i32
+  kperf.record mark "a name" site 0 : i32
   %0 = kperf_gpu.local_alloc 16384 : i32 : !kperf_gpu.buffer<"shared">
   %1 = kperf_gpu.global_scratch_alloc 16528 : i32 : !kperf_gpu.buffer<"global">
   %2 = kperf_gpu.init %0, %1 slots 256 : i32 record_bytes 8 : i32 : \

@@ -43,7 +43,7 @@ def run(*body: str, regions: tuple[str, ...] = (), scopes: tuple[Scope, ...] = S
             lines.append(f"{found.kind.data} {found.region_name.data}" + (f" {piece}" if piece else ""))
         elif isinstance(found, ForeignOp) and found.opname.startswith(("tt", "scf.for")):
             lines.append(found.opname.partition(".")[2])
-    return lines[2:-1], placed
+    return lines[1:-1], placed
 
 
 A, B = "kperf.scope:0.0", "kperf.scope:1.0"

@@ -1,0 +1,1 @@
+"""Makes `handmade`, beside this file, importable from every folder of tests."""
