@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parent.parent / "src" / "kperfir"
 ORDER = (
     "errors", "version", "records", "markers", "plan", "language", "ir", "passes", "targets", "capture",
-    "bridge", "trace", "analysis", "export", "session", "cli",
+    "bridge", "trace", "analysis", "export", "opened", "session", "cli",
 )  # fmt: skip
 FREE_OF_TRITON = ("errors", "version", "records", "markers", "plan", "ir", "passes", "targets", "trace", "analysis", "export")
 ALLOWED_BACK = {("trace", "analysis"), ("trace", "export")}  # Trace's methods import them when they are called
