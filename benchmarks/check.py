@@ -53,13 +53,14 @@ def _check(run: Run, entry: dict[str, Any], seed: int) -> None:
         entry["summary"] = str(trace.summary()).splitlines()
         entry["problems"] = [p.code for p in trace.problems()]
         entry["counts"] = _counts(trace, run)
-        keep = os.environ.get("KEEP_CAPTURES")
-        if keep and run.name in ("softmax", "layernorm"):
-            Path(keep, f"{run.name}.kperf").write_bytes(path.read_bytes())
         wrapped = Path(folder) / "w.kperf"
         with kp.record(wrapped, slots=4, buffer="global", first=1, every=0):
             run.launch()
         entry["wrap"] = _wrap(trace, kp.load(wrapped))
+        keep = os.environ.get("KEEP_CAPTURES")
+        if keep and run.name in ("softmax", "layernorm"):
+            with kp.record(Path(keep, f"{run.name}.kperf"), slots=32, buffer="global", first=1, every=0):
+                run.launch()
         shared = Path(folder) / "s.kperf"
         with kp.record(shared, first=1, every=0):
             again = run.launch().clone()
@@ -91,7 +92,28 @@ def _counts(trace: kp.Trace, run: Run) -> dict[str, Any]:  # type: ignore[name-d
 
 def _wrap(whole: Any, wrapped: Any) -> dict[str, Any]:
     a, b = whole.launches[0], wrapped.launches[0]
-    return {"written": [a.written, b.written], "kept": b.kept, "problems": sorted({p.code for p in wrapped.problems()})}
+    return {
+        "written": [a.written, b.written],
+        "kept": b.kept,
+        "problems": sorted({p.code for p in wrapped.problems()}),
+        "tail": _is_tail(whole, wrapped),
+    }
+
+
+def _is_tail(whole: Any, wrapped: Any) -> bool:
+    """Whether each warp's last regions of the wrapped ring are the last ones of the whole one."""
+
+    def last(trace: Any) -> dict[tuple[int, int], list[int]]:
+        table = trace.events()
+        found: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        columns = (table[n].to_pylist() for n in ("cta", "warp", "end_clock", "region_id"))
+        for cta, warp, end, region in zip(*columns):
+            found.setdefault((cta, warp), []).append((end, region))
+        return {k: [r for _, r in sorted(v)] for k, v in found.items()}
+
+    kernel = 0  # its start is overwritten in a wrapped ring, so it has no event there
+    a, b = last(whole), last(wrapped)
+    return bool(b) and all([r for r in a[k] if r != kernel][-len(v) :] == v for k, v in b.items())
 
 
 if __name__ == "__main__":

@@ -63,7 +63,9 @@ def layernorm(x, out, weight, bias, columns, eps, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def attention(q_ptr, k_ptr, v_ptr, o_ptr, scale, CTX: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, D: tl.constexpr):
+def attention(
+    q_ptr, k_ptr, v_ptr, o_ptr, scale, CTX: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, D: tl.constexpr
+):
     block, head = tl.program_id(0), tl.program_id(1)
     base = head * CTX * D
     rows, dims, cols = block * BM + tl.arange(0, BM), tl.arange(0, D), tl.arange(0, BN)

@@ -14,7 +14,19 @@ ORDER = (
     "errors", "version", "records", "markers", "plan", "language", "ir", "passes", "targets", "capture",
     "bridge", "trace", "analysis", "export", "opened", "session", "cli",
 )  # fmt: skip
-FREE_OF_TRITON = ("errors", "version", "records", "markers", "plan", "ir", "passes", "targets", "trace", "analysis", "export")
+FREE_OF_TRITON = (
+    "errors",
+    "version",
+    "records",
+    "markers",
+    "plan",
+    "ir",
+    "passes",
+    "targets",
+    "trace",
+    "analysis",
+    "export",
+)
 ALLOWED_BACK = {("trace", "analysis"), ("trace", "export")}  # Trace's methods import them when they are called
 
 

@@ -85,7 +85,9 @@ def test_iterations_peeled_in_front_of_a_loop_are_instances() -> None:
 
 
 def test_auto_records_the_kernel_and_what_is_in_loops() -> None:
-    lines, _ = run(op("tt.load", 3), *loop(op("tt.load", 4), op("tt.dot", 5)), op("tt.store", 6), regions=("auto",), scopes=())
+    lines, _ = run(
+        op("tt.load", 3), *loop(op("tt.load", 4), op("tt.dot", 5)), op("tt.store", 6), regions=("auto",), scopes=()
+    )
     assert lines == [
         "start kernel", "load", "for", "start load", "load", "end load", "start dot", "dot", "end dot",
         "store", "end kernel",
@@ -94,7 +96,16 @@ def test_auto_records_the_kernel_and_what_is_in_loops() -> None:
 
 def test_auto_records_everywhere_without_a_loop() -> None:
     lines, _ = run(op("tt.load", 3), op("tt.store", 4), regions=("auto",), scopes=())
-    assert lines == ["start kernel", "start load", "load", "end load", "start store", "store", "end store", "end kernel"]
+    assert lines == [
+        "start kernel",
+        "start load",
+        "load",
+        "end load",
+        "start store",
+        "store",
+        "end store",
+        "end kernel",
+    ]
 
 
 def test_a_scope_without_anchor_is_reported_by_name_and_line() -> None:

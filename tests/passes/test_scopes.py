@@ -43,7 +43,9 @@ def loop(*body: str) -> list[str]:
 LOAD = '    %x = "tt.load"() : () -> f32 loc("k.py":5:9)'
 STORE = '    "tt.store"() : () -> () loc("k.py":9:9)'
 
-GOOD = module(marker("enter", "a", 1), LOAD, marker("enter", "b", 2), STORE, marker("exit", "b", 3), marker("exit", "a", 4))
+GOOD = module(
+    marker("enter", "a", 1), LOAD, marker("enter", "b", 2), STORE, marker("exit", "b", 3), marker("exit", "a", 4)
+)
 
 WRONG = {
     "not left": (module(marker("enter", "a", 1), LOAD), "'a' is entered at k.py:1"),
@@ -53,7 +55,10 @@ WRONG = {
         "'b', entered at k.py:2",
     ),
     "left in a loop": (module(marker("enter", "a", 1), *loop(marker("exit", "a", 2))), "'a' is left at k.py:2"),
-    "entered in a loop": (module(*loop(marker("enter", "a", 1), LOAD), marker("exit", "a", 2)), "'a' is entered at k.py:1"),
+    "entered in a loop": (
+        module(*loop(marker("enter", "a", 1), LOAD), marker("exit", "a", 2)),
+        "'a' is entered at k.py:1",
+    ),
 }
 
 

@@ -43,9 +43,7 @@ def test_every_kept_record_comes_back(data: st.DataObject, layout: Layout, origi
         warps = warps if short else [warps[0], *[[] for _ in warps[1:]]]
         end = end if short else (warps[0][-1][1] if warps[0] else start)
         blocks += handmade.block(layout, cta, cta + 7, (start, end), warps=warps)
-        expected += [
-            (cta, warp, site, clock) for warp, w in enumerate(warps) for site, clock in w[-layout.slots :]
-        ]
+        expected += [(cta, warp, site, clock) for warp, w in enumerate(warps) for site, clock in w[-layout.slots :]]
     records = decode(blocks, layout)
     cta = records.headers.cta[records.row]
     found = list(zip(cta.tolist(), records.warp.tolist(), records.site.tolist(), records.clock.tolist(), strict=True))
