@@ -101,19 +101,17 @@ def _wrap(whole: Any, wrapped: Any) -> dict[str, Any]:
 
 
 def _is_tail(whole: Any, wrapped: Any) -> bool:
-    """Whether each warp's last regions of the wrapped ring are the last ones of the whole one."""
+    """Whether each warp's kept records are the last it wrote."""
 
-    def last(trace: Any) -> dict[tuple[int, int], list[int]]:
-        table = trace.events()
-        found: dict[tuple[int, int], list[tuple[int, int]]] = {}
-        columns = (table[n].to_pylist() for n in ("cta", "warp", "end_clock", "region_id"))
-        for cta, warp, end, region in zip(*columns):
-            found.setdefault((cta, warp), []).append((end, region))
-        return {k: [r for _, r in sorted(v)] for k, v in found.items()}
+    def sites(trace: Any) -> dict[tuple[int, int], list[int]]:
+        records = trace.launches[0]._records
+        found: dict[tuple[int, int], list[int]] = {}
+        for row, warp, site in zip(records.row.tolist(), records.warp.tolist(), records.site.tolist()):
+            found.setdefault((row, warp), []).append(site)
+        return found
 
-    kernel = 0  # its start is overwritten in a wrapped ring, so it has no event there
-    a, b = last(whole), last(wrapped)
-    return bool(b) and all([r for r in a[k] if r != kernel][-len(v) :] == v for k, v in b.items())
+    everything, kept = sites(whole), sites(wrapped)
+    return bool(kept) and all(everything[warp][-len(tail) :] == tail for warp, tail in kept.items())
 
 
 if __name__ == "__main__":

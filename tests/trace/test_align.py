@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from kperfir.trace.align import Slope, align, host_axis, slope, timer_step_ns
 from kperfir.trace.decode import Headers
 
@@ -50,7 +51,7 @@ def test_frequency_and_offsets_are_found(ghz: float, step_ns: int) -> None:
 
 
 def test_a_short_launch_takes_the_frequency_of_all() -> None:
-    launches = [_headers(1.5, [(0, 640 * i, 640 * i + 700 + 32 * (i % 3))]) for i in range(40)]
+    launches = [_headers(1.5, [(0, 647 * i, 647 * i + 700 + 32 * (i % 3))]) for i in range(40)]
     step_ns = timer_step_ns(launches)
     assert step_ns == 32
     combined = sum(map(slope, launches), Slope())

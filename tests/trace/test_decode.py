@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from kperfir.records import Layout
 from kperfir.trace.decode import SKEW_CYCLES, WRAP_CYCLES, decode, join, read_headers
 

@@ -9,6 +9,7 @@ import handmade
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from kperfir.records import Layout, Region, Site, Table
 from kperfir.trace.decode import decode
 from kperfir.trace.pair import Spans, pair
