@@ -12,6 +12,7 @@ from kperfir.analysis.summary import KernelSummary, RegionSummary, Summary
 from kperfir.capture.schema import Problem, Resources, Session
 
 _WIDTH = 118
+_SHOWN = 3
 _INTERPRETED = "Times are those of Triton's interpreter on the host, in nanoseconds: they say nothing of a GPU."
 _RAW = (
     "Times are raw: the cost of the records is in them. Share: of the time that the region's warps were in the kernel."
@@ -116,11 +117,18 @@ def _tally(console: Console, tally: dict[str, dict[str, int]]) -> None:
 
 
 def _problems(console: Console, problems: tuple[Problem, ...]) -> None:
+    """The first few of each kind: every launch of a kernel tends to have the same ones."""
     if problems:
         console.print("\nProblems")
+    by_code: dict[str, list[Problem]] = {}
     for problem in problems:
-        times = f" ({problem.count} times)" if problem.count > 1 and str(problem.count) not in problem.what else ""
-        console.print(f"  [{problem.code}] {problem.where}: {problem.what}{times} {problem.cure}".rstrip())
+        by_code.setdefault(problem.code, []).append(problem)
+    for code, found in by_code.items():
+        for problem in found[:_SHOWN]:
+            times = f" ({problem.count} times)" if problem.count > 1 and str(problem.count) not in problem.what else ""
+            console.print(f"  [{code}] {problem.where}: {problem.what}{times} {problem.cure}".rstrip())
+        if len(found) > _SHOWN:
+            console.print(f"  [{code}] and {len(found) - _SHOWN} more")
 
 
 def _count(number: int, name: str) -> str:

@@ -24,7 +24,7 @@ from kperfir.trace.decode import I64, Headers
 
 F64 = NDArray[np.float64]
 MAX_RELATIVE_ERROR = 0.01
-UNKNOWN_STEP_NS = 1024
+COARSEST_STEP_NS = 1024
 _TIMES_FOR_STEP = 4
 
 Frequency = Literal["measured", "combined", "host", "unknown"]
@@ -62,7 +62,7 @@ class Slope:
         slope = self.product / self.cycles2
         freedom = self.pairs - self.units - 1
         scatter = max(self.time2 - slope * self.product, 0.0) / freedom if freedom > 0 else 0.0
-        quantum = (step_ns or UNKNOWN_STEP_NS) ** 2 / 12
+        quantum = (step_ns or COARSEST_STEP_NS) ** 2 / 12
         error = (max(scatter, quantum) / self.cycles2) ** 0.5
         return slope if error <= MAX_RELATIVE_ERROR * slope else None
 
@@ -111,9 +111,12 @@ class _Pairs:
 
 
 def timer_step_ns(headers: Iterable[Headers]) -> int | None:
-    """Step of the global timer: what divides all differences; None where too few were seen."""
+    """Step of the global timer: what divides all differences; None where the readings are too few to tell."""
     times = np.unique(np.concatenate([np.zeros(0, np.int64), *(_pairs(h).time_ns for h in headers)]))
-    return int(np.gcd.reduce(np.diff(times))) if len(times) >= _TIMES_FOR_STEP else None
+    if len(times) < _TIMES_FOR_STEP:
+        return None
+    step_ns = int(np.gcd.reduce(np.diff(times)))
+    return step_ns if step_ns <= COARSEST_STEP_NS else None
 
 
 def slope(headers: Headers) -> Slope:
