@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from kperfir.export import export
 from kperfir.trace import Trace, load
 
@@ -19,14 +20,32 @@ def trace(request: pytest.FixtureRequest) -> Trace:
     return load(DATA / f"{request.param}.kperf")
 
 
-def test_every_warp_wrote_every_region(trace: Trace) -> None:
-    """Softmax: 4 warps, no loop. Layer norm: 8 warps, loops of 4 iterations."""
+def _counts(trace: Trace) -> list[int]:
     (launch,) = trace.launches
-    warps, iterations = {"softmax": (4, 1), "layernorm": (8, 4)}[launch.kernel.name]
-    counts = np.bincount(launch.spans.region)
-    assert counts.tolist() == [CTAS * warps] + [CTAS * warps * iterations] * (len(counts) - 1)
-    assert len(counts) == len(launch.kernel.table.regions) == {"softmax": 5, "layernorm": 6}[launch.kernel.name]
+    return np.bincount(launch.spans.region, minlength=len(launch.kernel.table.regions)).tolist()
+
+
+def test_every_warp_wrote_every_region() -> None:
+    """Softmax: 4 warps, kernel, load, two reductions and a store, no loop."""
+    trace = load(DATA / "softmax.kperf")
+    assert _counts(trace) == [CTAS * 4] * 5
     assert trace.problems() == ()
+
+
+def test_a_ring_that_wrapped_keeps_the_end_of_every_warp() -> None:
+    """Layer norm: 8 warps; five regions in turn, four times each, in the kernel's: 42 records, of which 32 are kept.
+
+    The ten that are lost are the kernel's start, the first region, and one start of the second.
+    """
+    trace = load(DATA / "layernorm.kperf")
+    (launch,) = trace.launches
+    warps = CTAS * 8
+    assert (launch.written, launch.kept) == (42 * warps, 32 * warps)
+    assert _counts(trace) == [0, 0, 3 * warps, 4 * warps, 4 * warps, 4 * warps]
+    assert launch.unpaired == {0: warps, 2: warps}
+    assert [p.code for p in trace.problems()] == ["overwritten", "unpaired", "unpaired"]
+    ends = launch.headers.end_clock[launch.spans.row] - launch.spans.end
+    assert np.abs(ends).max() < 20_000, "cycles: the kept tail lies before the CTA's end"
 
 
 def test_the_axis(trace: Trace) -> None:
@@ -39,16 +58,14 @@ def test_the_axis(trace: Trace) -> None:
     assert np.ptp(launch.headers.start_clock) > 1_000_000
 
 
-def test_spans_lie_in_the_kernels_of_their_warps(trace: Trace) -> None:
-    spans = trace.launches[0].spans
-    whole = {
-        (r, w): (s, e) for r, w, d, s, e in zip(spans.row, spans.warp, spans.depth, spans.start, spans.end) if not d
-    }
-    inner = np.flatnonzero(spans.depth > 0)
-    for i in inner.tolist():
+def test_spans_lie_in_the_kernels_of_their_warps() -> None:
+    spans = load(DATA / "softmax.kperf").launches[0].spans
+    outer, inner = np.flatnonzero(spans.depth == 0).tolist(), np.flatnonzero(spans.depth == 1).tolist()
+    whole = {(spans.row[i], spans.warp[i]): (spans.start[i], spans.end[i]) for i in outer}
+    assert len(inner) == 4 * len(outer) == 4 * len(whole)
+    for i in inner:
         start, end = whole[spans.row[i], spans.warp[i]]
         assert start <= spans.start[i] <= spans.end[i] <= end
-    assert len(inner) + len(whole) == len(spans.row)
 
 
 def test_a_process_an_sm_in_the_timeline(trace: Trace, tmp_path: Path) -> None:
