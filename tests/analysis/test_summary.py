@@ -37,6 +37,11 @@ def test_figures_of_regions(tmp_path: Path) -> None:
     assert (here.count, here.total, here.median, here.share) == (0, None, None, None)
 
 
+def test_share_is_of_the_whole_kernel_where_nothing_is_lost(tmp_path: Path) -> None:
+    path = handmade.write(tmp_path / "a", [(handmade.launch(0, 1), _block([[], handmade.span(400_000, 500_000)]))])
+    assert summarise(load(path)).kernels[0].regions[0].share == pytest.approx(0.1)
+
+
 def test_share_where_the_ring_wrapped_is_of_what_was_kept(tmp_path: Path) -> None:
     words = [w for i in range(10) for w in [(2, 100_000 * i), (3, 100_000 * i + 50_000)]]
     path = handmade.write(tmp_path / "a", [(handmade.launch(0, 1), _block([words, []]))])

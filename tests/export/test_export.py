@@ -126,7 +126,23 @@ def test_an_interrupted_span_is_drawn_in_parts(tmp_path: Path) -> None:
     assert trace.events().num_rows == 2
 
 
-@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 40)), max_size=24))
+def test_a_slice_that_crosses_another_goes_beside_it(tmp_path: Path) -> None:
+    crossing = [(handmade.KERNEL_START, 1000), (handmade.LOAD_START, 2000), (handmade.KERNEL_END, 3000)]
+    crossing.append((handmade.LOAD_END, 4000))
+    events = _timeline(_trace(tmp_path, [_cta(0, 0, 0, warps=[crossing, []])]), tmp_path)
+    names = _names(events, "thread_name")
+    found = {e["name"]: names[e["pid"], e["tid"]] for e in events if e["ph"] == "X"}
+    assert found == {"kernel": "slot 0 warp 0", "load": "slot 0 warp 0 +1"}
+
+
+def test_of_slices_that_start_together_the_longer_is_outside(tmp_path: Path) -> None:
+    words = handmade.span(2000, 9000, (2000, 4000))
+    events = _timeline(_trace(tmp_path, [_cta(0, 0, 0, warps=[words, []])]), tmp_path)
+    assert [e["name"] for e in events if e["ph"] == "X"] == ["kernel", "load"]
+    assert list(_names(events, "thread_name").values()) == ["slot 0 warp 0"]
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 40)), min_size=6, max_size=16))
 @settings(max_examples=60, deadline=None)
 def test_slices_nest_whatever_the_records_are(
     tmp_path_factory: pytest.TempPathFactory, words: list[tuple[int, int]]

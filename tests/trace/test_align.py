@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -66,6 +68,15 @@ def test_a_timer_that_stands_still_gives_no_frequency() -> None:
     headers = _headers(1.5, [(0, 0, 900), (1, 3, 800)], step_ns=1024)
     axis = align(headers, timer_step_ns([headers]), slope(headers))
     assert (axis.frequency, axis.ghz, axis.step_ns) == ("unknown", None, None)
+
+
+def test_clocks_that_scatter_give_no_frequency() -> None:
+    """Far more than the timer's step explains: the frequency moved, or the readings are no good."""
+    headers = _headers(1.5, _grid(10_000))
+    random = np.random.default_rng(1)
+    scattered = headers.end_time_ns + random.integers(-20, 20, 64) * 320
+    assert align(headers, 32, Slope()).frequency == "measured"
+    assert align(replace(headers, end_time_ns=scattered), 32, Slope()).frequency == "unknown"
 
 
 def test_one_long_cta_is_enough() -> None:

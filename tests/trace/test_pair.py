@@ -120,6 +120,15 @@ def test_sites_of_no_table_are_counted() -> None:
     assert spans.region.tolist() == [0]
 
 
+def test_sites_go_by_their_ids() -> None:
+    table = Table((Region(0, "a"), Region(1, "b")), (Site(9, 1, "end"), Site(4, 1, "start"), Site(2, 0, "mark")))
+    layout = Layout(1, 8, "global")
+    words = [(4, 1100), (2, 1110), (0, 1120), (9, 1130), (10, 1140)]
+    spans = pair(decode(handmade.block(layout, warps=[words]), layout), table)
+    assert (spans.region.tolist(), spans.start.tolist(), spans.end.tolist()) == ([1, 0], [1100, 1110], [1130, 1110])
+    assert (spans.unknown_sites, spans.unpaired) == (2, {})
+
+
 def test_an_empty_table() -> None:
     layout = Layout(1, 4, "global")
     spans = pair(decode(handmade.block(layout, warps=[[(0, 1100)]]), layout), Table((), ()))

@@ -62,8 +62,11 @@ class Spans:
 
 def pair(records: Records, table: Table) -> Spans:
     """Pair the records of one launch."""
-    known = (records.site >= 0) & (records.site < len(table.sites))
-    row, warp, site = records.row[known], records.warp[known], records.site[known]
+    place_of = np.full(max((s.id + 1 for s in table.sites), default=0) + 1, -1)
+    place_of[[s.id for s in table.sites]] = np.arange(len(table.sites))
+    sites = place_of[np.minimum(records.site, len(place_of) - 1)]
+    known = sites >= 0
+    row, warp, site = records.row[known], records.warp[known], sites[known]
     clock, doubt = records.clock[known], records.ambiguous[known]
     region = _column([s.region for s in table.sites])[site]
     piece = _column([s.piece for s in table.sites])[site]
@@ -80,7 +83,7 @@ def pair(records: Records, table: Table) -> Spans:
     starts, ends = np.concatenate([starts, marks]), np.concatenate([ends, marks])
     order = np.lexsort((starts, group[starts]))
     starts, ends = starts[order], ends[order]
-    opener = (piece[starts] == 0) | mark[starts]
+    opener = piece[starts] == 0
     number = _number(group[starts], opener)
     headless = region[starts[number < 0]]
     starts, ends, opener, number = (a[number >= 0] for a in (starts, ends, opener, number))
