@@ -47,9 +47,9 @@ def violations(layer: str, text: str) -> list[str]:
         parts = name.split(".")
         if parts[0] in ("triton", "torch") and layer in FREE_OF_TRITON:
             wrong.append(name)
-        if parts[0] == "kperfir" and len(parts) > 1 and parts[1] in ORDER and (layer, parts[1]) not in ALLOWED_BACK:
-            if ORDER.index(parts[1]) > ORDER.index(layer):
-                wrong.append(name)
+        known = parts[0] == "kperfir" and len(parts) > 1 and parts[1] in ORDER and (layer, parts[1]) not in ALLOWED_BACK
+        if known and ORDER.index(parts[1]) > ORDER.index(layer):
+            wrong.append(name)
     return wrong
 
 

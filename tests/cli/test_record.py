@@ -31,6 +31,8 @@ add[(2,)](x, y, 100, 64)
 assert torch.equal(y, x + 1)
 """
 
+TUNED = "@triton.autotune([triton.Config({}), triton.Config({}, num_warps=8)], key=[])\n@triton.jit"
+
 
 def run(tmp_path: Path, program: str, *options: str, arguments: tuple[str, ...] = ()):  # type: ignore[no-untyped-def]
     script = tmp_path / "program.py"
@@ -85,7 +87,7 @@ def test_unbalanced_scopes_leave_results_and_name_the_line(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("program", "message"),
     [
-        (KERNEL.replace("@triton.jit", "@triton.autotune([triton.Config({}), triton.Config({}, num_warps=8)], key=[])\n@triton.jit"), "autotuned"),
+        (KERNEL.replace("@triton.jit", TUNED), "autotuned"),
         ("import torch; torch.zeros(1, device='cuda')", "asks for a GPU"),
     ],
 )  # fmt: skip

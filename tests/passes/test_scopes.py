@@ -74,7 +74,7 @@ def test_tags_nest_and_markers_go() -> None:
     assert tags["tt.load"] == ("kperf.scope:0.0",)
     assert tags["tt.store"] == ("kperf.scope:0.0", "kperf.scope:1.0")
     assert tags["tt.return"] == ()
-    assert locations.source([op for op in again.walk() if op.opname == "tt.store"][0].location_text) == ("k.py", 9)
+    assert locations.source(next(op for op in again.walk() if op.opname == "tt.store").location_text) == ("k.py", 9)
 
 
 def test_nothing_but_locations_changes() -> None:

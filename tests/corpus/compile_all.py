@@ -1,0 +1,102 @@
+"""Compiles every kernel of the corpus for one target, plain and with records; prints a JSON object a line.
+
+    python compile_all.py cuda 90
+
+It runs in a process of its own: some foreign targets abort theirs.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import triton
+from kernels import cases
+from triton import knobs
+from triton.backends.compiler import GPUTarget
+
+from kperfir.bridge.build import compile_instrumented
+from kperfir.bridge.request import Request
+from kperfir.bridge.text import generic_text
+from kperfir.ir.printer import print_module
+from kperfir.ir.reader import read_module
+
+COUNTED = (r"cp\.async\.c[ag]", r"cp\.async\.bulk\.tensor", r"wgmma\.mma_async", r"tcgen05\.mma", r"v_mfma")
+
+
+def main(backend: str, arch: str) -> None:
+    target = GPUTarget(backend, int(arch) if backend == "cuda" else arch, 32 if backend == "cuda" else 64)
+    for name, (source, options) in cases(backend).items():
+        print(json.dumps({"name": name} | _case(source, target, options)), flush=True)
+
+
+def _case(source: Any, target: GPUTarget, options: dict[str, Any]) -> dict[str, Any]:
+    trips: list[bool] = []
+    knobs.runtime.add_stages_inspection_hook = _checking(trips)
+    try:
+        plain = triton.compile(source, target=target, options=options)
+    except Exception as error:
+        return {"plain_error": f"{type(error).__name__}: {str(error)[:200]}"}
+    finally:
+        knobs.runtime.add_stages_inspection_hook = None
+    try:
+        built = compile_instrumented(source, target, options, Request(("auto",)))
+    except Exception as error:
+        return {"error": f"{type(error).__name__}: {str(error)[:500]}", "round_trips": trips}
+    return {
+        "round_trips": trips,
+        "plain": _look(plain),
+        "recorded": _look(built.kernel),
+        "sites": len(built.table.sites),
+    }
+
+
+def _checking(trips: list[bool]) -> Any:
+    def hook(
+        backend: Any = None, stages: Any = None, options: Any = None, language: Any = None, capability: Any = None
+    ):  # type: ignore[no-untyped-def]
+        if stages is None:
+            return "", ""
+        for level in ("ttir", "ttgir"):
+            stages[level] = _checked(stages[level], trips)
+        return None
+
+    return hook
+
+
+def _checked(stage: Any, trips: list[bool]) -> Any:
+    def run(source: Any, metadata: Any) -> Any:
+        module = stage(source, metadata)
+        text = generic_text(module)
+        trips.append(print_module(read_module(text)) == text)
+        return module
+
+    return run
+
+
+def _look(kernel: Any) -> dict[str, Any]:
+    text = kernel.asm.get("ptx") or kernel.asm["amdgcn"]
+    counts = {pattern: len(re.findall(pattern, text)) for pattern in COUNTED}
+    return {"counts": counts, "local_bytes": _local_bytes(kernel)}
+
+
+def _local_bytes(kernel: Any) -> int:
+    """Stack of a thread: LOCAL or STACK of a cubin, the private segment of an AMD kernel."""
+    if "amdgcn" in kernel.asm:
+        found = re.search(r"\.private_segment_fixed_size:\s*(\d+)", kernel.asm["amdgcn"])
+        return int(found.group(1)) if found else 0
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "kernel.cubin"
+        path.write_bytes(kernel.asm["cubin"])
+        tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+        text = subprocess.run([str(tool), "-res-usage", str(path)], capture_output=True, text=True, check=True).stdout
+    return max(int(n) for n in re.findall(r"(?:STACK|LOCAL):(\d+)", text))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2])
