@@ -222,8 +222,16 @@ def test_perfettos_own_format_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("suffix", ["json", "json.gz", "csv", "parquet", "arrow"])
 def test_a_place_that_cannot_be_written(tmp_path: Path, suffix: str) -> None:
-    with pytest.raises(ExportError, match=r"cannot be written: .*No such file.* Choose another place"):
+    with pytest.raises(ExportError, match=r"cannot be written: No such file or directory\. Choose another place"):
         export(_trace(tmp_path), tmp_path / "none" / f"t.{suffix}")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("suffix", ["json", "json.gz", "csv", "parquet", "arrow"])
+def test_a_full_disk(tmp_path: Path, suffix: str) -> None:
+    (tmp_path / f"t.{suffix}").symlink_to("/dev/full")
+    with pytest.raises(ExportError, match=r"cannot be written: No space left on device\."):
+        export(_trace(tmp_path, [_cta(0, 5, 0)]), tmp_path / f"t.{suffix}")
 
 
 @given(st.lists(st.tuples(st.integers(0, 100), st.integers(0, 50)), max_size=20))

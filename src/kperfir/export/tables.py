@@ -16,20 +16,22 @@ def write_csv(trace: Trace, path: Path) -> Exported:
     """Comma-separated, with a header line."""
     table = trace.events()
     plain = pa.schema([(f.name, pa.string() if pa.types.is_dictionary(f.type) else f.type) for f in table.schema])
-    pyarrow.csv.write_csv(table.cast(plain), path)
+    with path.open("wb") as out:
+        pyarrow.csv.write_csv(table.cast(plain), out)
     return Exported(path, table.num_rows)
 
 
 def write_parquet(trace: Trace, path: Path) -> Exported:
     """Apache Parquet."""
     table = trace.events()
-    pyarrow.parquet.write_table(table, path)
+    with path.open("wb") as out:
+        pyarrow.parquet.write_table(table, out)
     return Exported(path, table.num_rows)
 
 
 def write_arrow(trace: Trace, path: Path) -> Exported:
     """Arrow IPC file."""
     table = trace.events()
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+    with path.open("wb") as out, pa.ipc.new_file(out, table.schema) as writer:
         writer.write_table(table)
     return Exported(path, table.num_rows)
