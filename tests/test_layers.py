@@ -27,7 +27,7 @@ FREE_OF_TRITON = (
     "analysis",
     "export",
 )
-ALLOWED_BACK = {("trace", "analysis"), ("trace", "export")}  # Trace's methods import them when they are called
+ALLOWED_BACK: set[tuple[str, str]] = set()
 
 
 def _imports(text: str) -> list[str]:
