@@ -1,4 +1,4 @@
-"""On a GPU: results with and without records bit for bit, counts against a reference, wrapped rings, no lost overlap.
+"""On a GPU: results with and without records bit for bit, counts against a reference, wrapped rings.
 
     python benchmarks/check.py OUTPUT.json
 
@@ -19,7 +19,7 @@ from typing import Any
 os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
 
 import torch
-from kernels import Run, describe, runs
+from runs import Run, describe, runs
 
 import kperfir as kp
 
@@ -77,14 +77,11 @@ def _counts(trace: kp.Trace, run: Run) -> dict[str, Any]:  # type: ignore[name-d
     by_region: dict[str, set[int]] = {}
     for (region, _, _), count in per_warp.items():
         by_region.setdefault(region, set()).add(count)
-    ctas = 1
-    for n in run.grid:
-        ctas *= n
     warps = {(c, w) for _, c, w in per_warp}
     return {
         "per_warp": {r: sorted(c) for r, c in by_region.items()},
         "warps_seen": len(warps),
-        "warps_expected": ctas * run.warps,
+        "warps_expected": run.ctas * run.warps,
         "iterations": run.iterations,
         "stages": run.stages,
     }

@@ -12,9 +12,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pyarrow.compute as pc
 import torch
-from kernels import Run, describe
-from slowdown import _measure
+from runs import Run, describe
+from slowdown import measure
 
 import kperfir as kp
 
@@ -47,7 +48,7 @@ def main(output: Path, folder: str) -> None:
                 if seed == 0:
                     entry |= _look(path)
             if seed == 0:
-                entry["slowdown"] = _measure(Run(variant, launch, (132,), 12, 0, 0), "auto")
+                entry["slowdown"] = measure(Run(variant, launch, (132,), 12, 0, 0), "auto")
         result[variant] = entry
         output.write_text(json.dumps(result, indent=1))
         print(variant, entry["identical"], entry["counts"], entry["problems"], entry["slowdown"]["ratio"], flush=True)
@@ -56,7 +57,7 @@ def main(output: Path, folder: str) -> None:
 def _look(path: Path) -> dict[str, Any]:
     trace = kp.load(path)
     table = trace.events()
-    one = table.filter(pc_equal(table["cta"], 0))
+    one = table.filter(pc.equal(table["cta"], 0))
     counts = Counter(zip(one["warp"].to_pylist(), one["region"].to_pylist()))
     by_warp: dict[str, dict[str, int]] = {}
     for (warp, region), count in sorted(counts.items()):
@@ -66,13 +67,6 @@ def _look(path: Path) -> dict[str, Any]:
         "problems": [p.code for p in trace.problems()],
         "summary": str(trace.summary()).splitlines(),
     }
-
-
-def pc_equal(column: Any, value: int) -> Any:
-    """Rows where a column has this value."""
-    import pyarrow.compute as pc
-
-    return pc.equal(column, value)
 
 
 if __name__ == "__main__":

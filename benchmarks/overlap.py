@@ -3,8 +3,7 @@
     python benchmarks/overlap.py OUTPUT.json
 
 Each stream runs kernels of few CTAs; alone they take T, one behind the other 2 T. The
-calls that wait are counted through ctypes-free means: torch's profiler lists every
-CUDA runtime and driver call that the process makes.
+calls that launches make are those that torch's profiler lists.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from pathlib import Path
 import torch
 import triton
 import triton.language as tl
-from kernels import describe
+from runs import describe
 
 import kperfir as kp
 

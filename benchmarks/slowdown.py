@@ -19,7 +19,7 @@ from typing import Any
 os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
 
 import torch
-from kernels import Run, describe, runs
+from runs import Run, describe, runs
 
 import kperfir as kp
 
@@ -34,16 +34,16 @@ def main(output: Path) -> None:
         for regions in ("auto", "none"):
             name = f"{run.name}/{regions}"
             try:
-                result["kernels"][name] = _measure(run, regions)
+                result["kernels"][name] = measure(run, regions)
             except Exception as error:
                 result["kernels"][name] = {"error": repr(error)[:500]}
             output.write_text(json.dumps(result, indent=1))
             print(name, json.dumps({k: v for k, v in result["kernels"][name].items() if "us" not in k}), flush=True)
 
 
-def _measure(run: Run, regions: str) -> dict[str, Any]:
-    """Scratch memory is allocated and cleared outside the timed kernels' launches by the recording itself,
-    so the twin is timed by its own launches between two events, clears included, and once more without."""
+def measure(run: Run, regions: str) -> dict[str, Any]:
+    """The kernels alone: scratch memory is one buffer made beforehand, so allocating, clearing and
+    copying it are not in these times."""
     from kperfir.bridge import launch
 
     run.launch()
@@ -68,10 +68,7 @@ def _measure(run: Run, regions: str) -> dict[str, Any]:
     plain, twin = taken[0]
     if twin.kernel is None:
         return {"not_recorded": [p.what for p in twin.problems]}
-    ctas = 1
-    for n in run.grid:
-        ctas *= n
-    scratch = torch.zeros(twin.layout.cta_bytes * ctas, dtype=torch.uint8, device="cuda")
+    scratch = torch.zeros(twin.layout.cta_bytes * run.ctas, dtype=torch.uint8, device="cuda")
     times: dict[str, list[float]] = {"plain_us": [], "recorded_us": []}
     for repetition in range(REPETITIONS + 2):
         for key in ("plain_us", "recorded_us"):

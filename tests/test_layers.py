@@ -27,7 +27,6 @@ FREE_OF_TRITON = (
     "analysis",
     "export",
 )
-ALLOWED_BACK: set[tuple[str, str]] = set()
 
 
 def _imports(text: str) -> list[str]:
@@ -47,7 +46,7 @@ def violations(layer: str, text: str) -> list[str]:
         parts = name.split(".")
         if parts[0] in ("triton", "torch") and layer in FREE_OF_TRITON:
             wrong.append(name)
-        known = parts[0] == "kperfir" and len(parts) > 1 and parts[1] in ORDER and (layer, parts[1]) not in ALLOWED_BACK
+        known = parts[0] == "kperfir" and len(parts) > 1 and parts[1] in ORDER
         if known and ORDER.index(parts[1]) > ORDER.index(layer):
             wrong.append(name)
     return wrong

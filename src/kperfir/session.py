@@ -110,8 +110,7 @@ def _launches(
     if interpreted:
         from kperfir.bridge.interpreter import InterpretedLaunches
 
-        interpreter: AbstractContextManager[Any] = InterpretedLaunches(writer, plan, policy, tally)
-        return interpreter
+        return InterpretedLaunches(writer, plan, policy, tally)
     from kperfir.bridge.launch import Launches
 
     return Launches(writer, plan, policy, tally)

@@ -13,6 +13,8 @@ from typing import Any
 
 from triton.runtime import _allocation
 
+from kperfir.bridge.replaced import replaced
+
 Allocator = Callable[[int, int, "int | None"], Any]
 
 _current: ContextVar[Allocator | None] = ContextVar("kperfir_scratch", default=None)
@@ -37,12 +39,8 @@ class _Router:
 @contextmanager
 def routed() -> Iterator[None]:
     """While inside, `giving` has an effect."""
-    previous = _allocation._profile_allocator
-    _allocation._profile_allocator = _Router(previous)
-    try:
+    with replaced(_allocation, "_profile_allocator", _Router(_allocation._profile_allocator)):
         yield
-    finally:
-        _allocation._profile_allocator = previous
 
 
 @contextmanager

@@ -27,8 +27,9 @@ NEWEST_TESTED = (3, 9, 0)
 
 def triton_version() -> tuple[int, int, int]:
     """The installed Triton, without suffixes."""
-    numbers = [int(n) for n in re.findall(r"\d+", triton.__version__)[:3]]
-    return ([*numbers, 0, 0, 0])[0], ([*numbers, 0, 0, 0])[1], ([*numbers, 0, 0, 0])[2]
+    numbers = [int(n) for n in re.findall(r"\d+", triton.__version__)]
+    major, minor, patch = [*numbers, 0, 0, 0][:3]
+    return major, minor, patch
 
 
 def check_version() -> None:

@@ -9,19 +9,20 @@ the interpreter calls for them.
 from __future__ import annotations
 
 import ast
-import functools
 import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from types import FrameType
 from typing import Any
 
 import numpy as np
 from triton.runtime import autotuner, interpreter
 
 from kperfir import language
+from kperfir.bridge.replaced import replaced, wrapped
 from kperfir.capture.policy import LaunchTally, Outcome, Policy
 from kperfir.capture.schema import Kernel, Launch, Problem, Tally
 from kperfir.capture.writer import CaptureWriter
@@ -186,15 +187,15 @@ class InterpretedLaunches:
             what = f"Triton's interpreter has no {' and no '.join(absent)}: nothing is recorded for that."
             self._writer.write(Problem("no-rule", "interpreter", what, "Record on a GPU for it."))
         with ExitStack() as stack:
-            stack.enter_context(_replaced(interpreter.GridExecutor, "__call__", self._launch))
-            stack.enter_context(_replaced(interpreter.InterpreterBuilder, "set_grid_dim", self._grid))
-            stack.enter_context(_replaced(interpreter.InterpreterBuilder, "set_grid_idx", self._program))
-            stack.enter_context(_replaced(interpreter.ReduceScanOpInterface, "apply", self._timed("reduce")))
+            stack.enter_context(wrapped(interpreter.GridExecutor, "__call__", self._launch))
+            stack.enter_context(wrapped(interpreter.InterpreterBuilder, "set_grid_dim", self._grid))
+            stack.enter_context(wrapped(interpreter.InterpreterBuilder, "set_grid_idx", self._program))
+            stack.enter_context(wrapped(interpreter.ReduceScanOpInterface, "apply", self._timed("reduce")))
             for name, rule in _OPERATIONS.items():
                 if hasattr(interpreter.InterpreterBuilder, name):
-                    stack.enter_context(_replaced(interpreter.InterpreterBuilder, name, self._timed(rule)))
+                    stack.enter_context(wrapped(interpreter.InterpreterBuilder, name, self._timed(rule)))
             stack.enter_context(_rewritten_loops(self))
-            stack.enter_context(_replaced(autotuner.Autotuner, "run", _refuse_autotuning))
+            stack.enter_context(wrapped(autotuner.Autotuner, "run", _refuse_autotuning))
             stack.enter_context(_gluon_refused())
             self._stack = stack.pop_all()
         return self
@@ -339,13 +340,11 @@ def _block(program: _Program, layout: Layout) -> bytes:
 
 def _source() -> tuple[str, int]:
     """The kernel's line: the first frame outside Triton and kperfir."""
-    frame = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         file = frame.f_code.co_filename
         if not any(part in file for part in _OWN) and not file.startswith("<"):
             return file, frame.f_lineno
-        if frame.f_back is None:
-            break
         frame = frame.f_back
     return "", 0
 
@@ -362,7 +361,7 @@ def _has_loop(fn: Any, seen: frozenset[str] = frozenset()) -> bool:
     return False
 
 
-# --- loops: `for i in X` of an interpreted kernel becomes `for i in _kperfir_loop(X, file, line)`
+# --- loops: `for i in X` of an interpreted kernel becomes `for i in _kperfir_loop(X)`
 
 _FLAG = "_kperfir_loop"
 
@@ -370,9 +369,7 @@ _FLAG = "_kperfir_loop"
 @contextmanager
 def _rewritten_loops(launches: InterpretedLaunches) -> Iterator[None]:
     """Kernels rewritten meanwhile announce their loops; those rewritten before are rewritten again."""
-    transformer: Any = interpreter.ASTTransformer
-    before = interpreter.InterpretedFunction.rewritten_fn
-    interpreter.InterpretedFunction.rewritten_fn = {}
+    touched: list[dict[str, Any]] = []
 
     def visit_for(self: Any, node: ast.For) -> ast.AST:
         self.generic_visit(node)
@@ -384,41 +381,22 @@ def _rewritten_loops(launches: InterpretedLaunches) -> Iterator[None]:
         frame = sys._getframe(1)
         return launches.loop(iterable, frame.f_code.co_filename, frame.f_lineno)
 
-    compile_and_exec = interpreter.FunctionRewriter._compile_and_exec
-
-    def with_loop(self: Any, tree: ast.AST) -> Any:
-        fn = compile_and_exec(self, tree)
+    def with_loop(original: Callable[..., Any], rewriter: Any, tree: ast.AST) -> Any:
+        fn = original(rewriter, tree)
         fn.__globals__.setdefault(_FLAG, loop)
         touched.append(fn.__globals__)
         return fn
 
-    touched: list[dict[str, Any]] = []
-    transformer.visit_For = visit_for
-    interpreter.FunctionRewriter._compile_and_exec = with_loop
     try:
-        yield
+        with (
+            replaced(interpreter.InterpretedFunction, "rewritten_fn", {}),
+            replaced(interpreter.ASTTransformer, "visit_For", visit_for),
+            wrapped(interpreter.FunctionRewriter, "_compile_and_exec", with_loop),
+        ):
+            yield
     finally:
-        interpreter.InterpretedFunction.rewritten_fn = before
-        interpreter.FunctionRewriter._compile_and_exec = compile_and_exec
-        del transformer.visit_For
         for names in touched:
             names.pop(_FLAG, None)
-
-
-@contextmanager
-def _replaced(owner: type, name: str, wrapper: Callable[..., Any]) -> Iterator[None]:
-    """`owner.name(...)` calls `wrapper(original, ...)` meanwhile."""
-    original = owner.__dict__[name]
-
-    @functools.wraps(original)
-    def method(*args: Any, **kwargs: Any) -> Any:
-        return wrapper(original, *args, **kwargs)
-
-    setattr(owner, name, method)
-    try:
-        yield
-    finally:
-        setattr(owner, name, original)
 
 
 def _refuse_autotuning(original: Callable[..., Any], tuner: Any, *args: Any, **kwargs: Any) -> Any:
@@ -440,13 +418,5 @@ def _gluon_refused() -> Iterator[None]:
             f"Gluon kernel '{self.fn.__name__}' cannot run in Triton's interpreter.", "Record it on a GPU."
         )
 
-    had = "run" in GluonJITFunction.__dict__
-    original = GluonJITFunction.__dict__.get("run")
-    GluonJITFunction.run = run
-    try:
+    with replaced(GluonJITFunction, "run", run):
         yield
-    finally:
-        if had:
-            GluonJITFunction.run = original
-        else:
-            del GluonJITFunction.run

@@ -21,11 +21,12 @@ from kperfir.bridge.build import Twin, instrument
 from kperfir.bridge.conflicts import check_conflicts
 from kperfir.bridge.limits import device_limits
 from kperfir.bridge.occupancy import DeviceLimits
+from kperfir.bridge.replaced import replaced
 from kperfir.bridge.selfcheck import self_check
 from kperfir.capture.device.drain import Buffer, Drain
 from kperfir.capture.device.driver import Driver
 from kperfir.capture.policy import LaunchTally, Outcome, Policy
-from kperfir.capture.schema import Kernel, Launch, Problem, Tally
+from kperfir.capture.schema import Kernel, Launch, Tally
 from kperfir.capture.writer import CaptureWriter
 from kperfir.plan import Plan
 
@@ -35,6 +36,7 @@ class _Seen:
     """What is known of one plain kernel on one device."""
 
     kernel: Any
+    device: int
     twin: Twin | None = None
     id: int = -1
     launches: int = 0
@@ -47,6 +49,17 @@ class _Grid:
     y: int
     z: int
     ctas: int
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """A launch that is recorded: the twin that runs, and where its records go."""
+
+    seen: _Seen
+    twin: Twin
+    drain: Drain
+    buffer: Buffer
+    number: int
 
 
 class Launches:
@@ -81,8 +94,7 @@ class Launches:
         with ExitStack() as stack:
             stack.enter_context(routed())
             stack.enter_context(trials.noticing_trials())
-            CompiledKernel.run = property(self._run_of)
-            stack.callback(setattr, CompiledKernel, "run", self._property)
+            stack.enter_context(replaced(CompiledKernel, "run", property(self._run_of)))
             self._stack = stack.pop_all()
         self._open = True
         return self
@@ -108,34 +120,28 @@ class Launches:
         chosen = self._choose(kernel, grid, stream) if self._open and grid.ctas > 0 else None
         if chosen is None:
             return run(x, y, z, stream, *rest)
-        seen, twin, buffer, number = chosen
-        _, _, launch_metadata, *others = rest
-        assert twin.kernel is not None
+        twin: Any = chosen.twin.kernel
         try:
-            with giving(buffer):
-                result = self._twin_run(twin)(
-                    x, y, z, stream, twin.kernel.function, twin.kernel.packed_metadata, launch_metadata, *others
-                )
+            with giving(chosen.buffer):
+                twin_run = self._property.fget(twin)  # type: ignore[misc]
+                result = twin_run(x, y, z, stream, twin.function, twin.packed_metadata, *rest[2:])
         except BaseException:
-            self._drain().discard(buffer, stream)
+            chosen.drain.discard(chosen.buffer, stream)
             self._tally.add(kernel.name, "not-instrumented")
             raise
-        self._submit(seen, twin, buffer, number, grid, stream)
+        self._submit(chosen, grid, stream)
         return result
-
-    def _twin_run(self, twin: Twin) -> Any:
-        return self._property.fget(twin.kernel)  # type: ignore[misc]
 
     # --- the decision
 
-    def _choose(self, kernel: Any, grid: _Grid, stream: int) -> tuple[_Seen, Twin, Buffer, int] | None:
+    def _choose(self, kernel: Any, grid: _Grid, stream: int) -> _Chosen | None:
         """The twin to run and its memory, or None: plain. The launch is counted here unless it is recorded."""
         outcome, chosen = self._decide(kernel, grid, stream)
         if chosen is None:
             self._tally.add(kernel.name, outcome)
         return chosen
 
-    def _decide(self, kernel: Any, grid: _Grid, stream: int) -> tuple[Outcome, tuple[_Seen, Twin, Buffer, int] | None]:
+    def _decide(self, kernel: Any, grid: _Grid, stream: int) -> tuple[Outcome, _Chosen | None]:
         if not self._policy.wants(kernel.name):
             return "excluded", None
         if trials.is_trial():
@@ -151,22 +157,23 @@ class Launches:
         twin = self._twin(seen)
         if twin.kernel is None:
             return "not-instrumented", None
+        drain = self._drain(seen.device)
         size_bytes = twin.layout.cta_bytes * grid.ctas
-        if not self._policy.fits(self._writer.bytes_written + self._drain().in_flight_bytes, size_bytes):
+        if not self._policy.fits(self._writer.bytes_written + drain.in_flight_bytes, size_bytes):
             return "file-full", None
-        buffer = self._drain().allocate(twin.layout, grid.ctas, stream)
-        return ("recorded", (seen, twin, buffer, number)) if buffer else ("no-buffer", None)
+        buffer = drain.allocate(twin.layout, grid.ctas, stream)
+        return ("recorded", _Chosen(seen, twin, drain, buffer, number)) if buffer else ("no-buffer", None)
 
     def _seen_of(self, kernel: Any) -> _Seen:
-        key = (id(kernel), self._driver.current_device())
+        device = self._driver.current_device()
         with self._lock:
-            return self._seen.setdefault(key, _Seen(kernel))
+            return self._seen.setdefault((id(kernel), device), _Seen(kernel, device))
 
     def _twin(self, seen: _Seen) -> Twin:
         """Built at the first launch that is recorded; its problems are written once."""
         with seen.lock:
             if seen.twin is None:
-                seen.twin = instrument(seen.kernel, self._plan, self._device_limits())
+                seen.twin = instrument(seen.kernel, self._plan, self._device_limits(seen.device))
                 if seen.twin.kernel is not None:
                     self._twins.add(id(seen.twin.kernel))
                 for problem in seen.twin.problems:
@@ -175,28 +182,28 @@ class Launches:
 
     # --- after the launch
 
-    def _submit(self, seen: _Seen, twin: Twin, buffer: Buffer, number: int, grid: _Grid, stream: int) -> None:
+    def _submit(self, chosen: _Chosen, grid: _Grid, stream: int) -> None:
+        seen = chosen.seen
         with self._lock:
             if seen.id < 0:
                 seen.id = self._kernels
                 self._kernels += 1
-                self._writer.write(_message(seen, twin))
+                self._writer.write(_message(seen, chosen.twin))
             launch = Launch(
                 id=self._launches,
                 kernel=seen.id,
-                number=number,
+                number=chosen.number,
                 grid=(grid.x, grid.y, grid.z),
                 ctas=grid.ctas,
-                device=self._driver.current_device(),
+                device=seen.device,
                 stream=stream,
                 enqueued_unix_ns=time.time_ns(),
             )
             self._launches += 1
-        self._drain().submit(launch, twin.layout, buffer, stream)
+        chosen.drain.submit(launch, chosen.twin.layout, chosen.buffer, stream)
         self._tally.add(seen.kernel.name, "recorded")
 
-    def _drain(self) -> Drain:
-        device = self._driver.current_device()
+    def _drain(self, device: int) -> Drain:
         with self._lock:
             if device not in self._drains:
                 self._drains[device] = Drain(self._driver, self._writer, self._write_tally)
@@ -205,8 +212,7 @@ class Launches:
     def _write_tally(self) -> None:
         self._writer.write(Tally(self._tally.snapshot()))
 
-    def _device_limits(self) -> DeviceLimits:
-        device = self._driver.current_device()
+    def _device_limits(self, device: int) -> DeviceLimits:
         if device not in self._limits:
             self._limits[device] = device_limits(self._driver, device)
         return self._limits[device]
@@ -227,8 +233,3 @@ def _message(seen: _Seen, twin: Twin) -> Kernel:
         plain=twin.plain,
         instrumented=twin.instrumented,
     )
-
-
-def unrecorded(name: str, reason: str) -> Problem:
-    """The problem for a kernel that cannot be recorded at all."""
-    return Problem("not-recorded", name, reason, "It runs as it is, without records.")

@@ -12,7 +12,7 @@ from __future__ import annotations
 import importlib
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -21,6 +21,7 @@ from triton import knobs
 
 from kperfir import language
 from kperfir.bridge.lower import lower_module
+from kperfir.bridge.replaced import replaced
 from kperfir.bridge.request import MODULE_ATTRIBUTE, Request
 from kperfir.bridge.text import generic_text, parse_text
 from kperfir.errors import KperfError, LoweringError
@@ -89,15 +90,11 @@ def _hooked() -> Iterator[None]:
 
 @contextmanager
 def _proxied() -> Iterator[None]:
-    modules: list[Any] = [importlib.import_module(f"triton.backends.{name}.compiler") for name in _BACKENDS]
-    real = [module.llvm for module in modules]
-    for module, llvm in zip(modules, real):
-        module.llvm = _LlvmProxy(llvm)
-    try:
+    with ExitStack() as stack:
+        for name in _BACKENDS:
+            module: Any = importlib.import_module(f"triton.backends.{name}.compiler")
+            stack.enter_context(replaced(module, "llvm", _LlvmProxy(module.llvm)))
         yield
-    finally:
-        for module, llvm in zip(modules, real):
-            module.llvm = llvm
 
 
 def _stage_hook(previous: Callable[..., Any] | None) -> Callable[..., Any]:

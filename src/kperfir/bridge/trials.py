@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -10,6 +9,8 @@ from contextvars import ContextVar
 from typing import Any
 
 from triton.runtime.autotuner import Autotuner
+
+from kperfir.bridge.replaced import wrapped
 
 _INDUCTOR = "torch._inductor.runtime.triton_heuristics"
 _trial: ContextVar[bool] = ContextVar("kperfir_trial", default=False)
@@ -24,10 +25,10 @@ def is_trial() -> bool:
 def noticing_trials() -> Iterator[None]:
     """While inside, `is_trial` tells the truth, for Triton's autotuner and Inductor's."""
     with ExitStack() as stack:
-        stack.enter_context(_wrapped(Autotuner, "_bench"))
+        stack.enter_context(wrapped(Autotuner, "_bench", _in_trial))
         inductor = sys.modules.get(_INDUCTOR) or _import_inductor()
         if inductor is not None:
-            stack.enter_context(_wrapped(inductor.CachingAutotuner, "bench"))
+            stack.enter_context(wrapped(inductor.CachingAutotuner, "bench", _in_trial))
         yield
 
 
@@ -42,20 +43,9 @@ def _import_inductor() -> Any | None:
     return sys.modules[_INDUCTOR]
 
 
-@contextmanager
-def _wrapped(owner: type, name: str) -> Iterator[None]:
-    original: Callable[..., Any] = getattr(owner, name)
-
-    @functools.wraps(original)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
-        token = _trial.set(True)
-        try:
-            return original(*args, **kwargs)
-        finally:
-            _trial.reset(token)
-
-    setattr(owner, name, wrapper)
+def _in_trial(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    token = _trial.set(True)
     try:
-        yield
+        return original(*args, **kwargs)
     finally:
-        setattr(owner, name, original)
+        _trial.reset(token)

@@ -1,35 +1,21 @@
-"""Kernels that the checks and benchmarks on a GPU run, with inputs and an independent count of their records."""
+"""Kernels that the checks and benchmarks on a GPU run, with their inputs."""
 
 from __future__ import annotations
 
+import math
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 import triton
 import triton.language as tl
 
-import kperfir.language as kl
-
-
-@triton.jit
-def matmul(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
-    pid_m, pid_n = tl.program_id(0), tl.program_id(1)
-    rows, columns, depth = pid_m * BM + tl.arange(0, BM), pid_n * BN + tl.arange(0, BN), tl.arange(0, BK)
-    a_at = a_ptr + rows[:, None] * K + depth[None, :]
-    b_at = b_ptr + depth[:, None] * N + columns[None, :]
-    total = tl.zeros((BM, BN), tl.float32)
-    for _ in range(0, tl.cdiv(K, BK)):
-        with kl.scope("load"):
-            a = tl.load(a_at)
-            b = tl.load(b_at)
-        with kl.scope("mma"):
-            total = tl.dot(a, b, total)
-        a_at += BK
-        b_at += BK * N
-    with kl.scope("epilogue"):
-        tl.store(c_ptr + rows[:, None] * N + columns[None, :], total.to(tl.float16))
+sys.path.insert(0, str(Path(__file__).parent.parent / "examples"))
+from kernels import attention, matmul
 
 
 @triton.jit
@@ -62,33 +48,6 @@ def layernorm(x, out, weight, bias, columns, eps, BLOCK: tl.constexpr):
         tl.store(out + at, value * tl.load(weight + at) + tl.load(bias + at))
 
 
-@triton.jit
-def attention(
-    q_ptr, k_ptr, v_ptr, o_ptr, scale, CTX: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, D: tl.constexpr
-):
-    block, head = tl.program_id(0), tl.program_id(1)
-    base = head * CTX * D
-    rows, dims, cols = block * BM + tl.arange(0, BM), tl.arange(0, D), tl.arange(0, BN)
-    q = tl.load(q_ptr + base + rows[:, None] * D + dims[None, :])
-    top = tl.full([BM], -float("inf"), tl.float32)
-    norm = tl.zeros([BM], tl.float32)
-    acc = tl.zeros([BM, D], tl.float32)
-    for start in range(0, CTX, BN):
-        with kl.scope("scores"):
-            k = tl.load(k_ptr + base + (start + cols)[None, :] * D + dims[:, None])
-            s = tl.dot(q, k) * scale
-        with kl.scope("softmax"):
-            new = tl.maximum(top, tl.max(s, 1))
-            p = tl.math.exp2(s - new[:, None])
-            keep = tl.math.exp2(top - new)
-            norm = norm * keep + tl.sum(p, 1)
-        with kl.scope("values"):
-            v = tl.load(v_ptr + base + (start + cols)[:, None] * D + dims[None, :])
-            acc = tl.dot(p.to(tl.float16), v, acc * keep[:, None])
-        top = new
-    tl.store(o_ptr + base + rows[:, None] * D + dims[None, :], (acc / norm[:, None]).to(tl.float16))
-
-
 @dataclass(frozen=True)
 class Run:
     """A kernel ready to launch.
@@ -104,6 +63,11 @@ class Run:
     warps: int
     iterations: int
     stages: int
+
+    @property
+    def ctas(self) -> int:
+        """Programs of the grid."""
+        return math.prod(self.grid)
 
 
 def runs(seed: int, small: bool = False) -> list[Run]:
@@ -176,7 +140,5 @@ def describe() -> dict[str, Any]:
 
 
 def _clocks() -> str:
-    import subprocess
-
     command = ["nvidia-smi", "--query-gpu=clocks.sm,clocks.max.sm,power.limit,driver_version", "--format=csv,noheader"]
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
