@@ -86,7 +86,7 @@ def instrument(plain: Any, plan: Plan, limits: DeviceLimits) -> Twin:
     try:
         return contextvars.copy_context().run(_instrument, plain, plan, limits)
     except Exception as error:
-        return Twin(None, problems=(_not_recorded(name, error),), plain=_resources(plain, limits))
+        return Twin(None, problems=(not_recorded(name, error),), plain=_resources(plain, limits))
 
 
 def _instrument(plain: Any, plan: Plan, limits: DeviceLimits) -> Twin:
@@ -156,12 +156,13 @@ def _occupancy_lost(before: Resources, after: Resources) -> str:
     return f"with rings in shared memory only {after.ctas_per_sm} of {before.ctas_per_sm} CTAs fit on an SM"
 
 
-def _not_recorded(name: str, error: Exception) -> Problem:
+def not_recorded(name: str, error: BaseException) -> Problem:
+    """The problem to write for a kernel that runs plain because of an error."""
     if isinstance(error, KperfError):
         return Problem("not-recorded", name, error.what, f"{error.cure} {_FALLBACK}".strip())
-    return Problem("not-recorded", name, f"Its instrumented build failed: {_one_line(error)}.", _FALLBACK)
+    return Problem("not-recorded", name, f"Recording it failed: {_one_line(error)}.", _FALLBACK)
 
 
-def _one_line(error: Exception) -> str:
+def _one_line(error: BaseException) -> str:
     text = " ".join(str(error).split()) or type(error).__name__
     return f"{type(error).__name__}: {text[:300]}"

@@ -82,6 +82,11 @@ def compile_options(kernel: Any) -> dict[str, Any]:
     return options
 
 
+def is_launch_failure(error: BaseException) -> bool:
+    """Whether Triton's launcher says that the driver refused a launch (driver.c of its backends); then nothing ran."""
+    return isinstance(error, RuntimeError) and str(error).startswith("Triton Error [")
+
+
 def _frozen(value: Any) -> Any:
     return tuple(_frozen(v) for v in value) if isinstance(value, list) else value
 

@@ -10,15 +10,17 @@ import functools
 import threading
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from triton.compiler import CompiledKernel
+from triton.runtime import driver
 
 from kperfir.bridge import compat, trials
 from kperfir.bridge.allocator import giving, routed
-from kperfir.bridge.build import Twin, instrument
+from kperfir.bridge.build import Twin, instrument, not_recorded
 from kperfir.bridge.conflicts import check_conflicts
+from kperfir.bridge.inductor import inductor_followed
 from kperfir.bridge.limits import device_limits
 from kperfir.bridge.occupancy import DeviceLimits
 from kperfir.bridge.replaced import replaced
@@ -26,9 +28,15 @@ from kperfir.bridge.selfcheck import self_check
 from kperfir.capture.device.drain import Buffer, Drain
 from kperfir.capture.device.driver import Driver
 from kperfir.capture.policy import LaunchTally, Outcome, Policy
-from kperfir.capture.schema import Kernel, Launch, Tally
+from kperfir.capture.schema import Kernel, Launch, Problem, Tally
 from kperfir.capture.writer import CaptureWriter
 from kperfir.plan import Plan
+
+_STATIC = "torch.compile launches it with its static launcher, which starts the binary without Triton."
+_STATIC_CURE = (
+    "Set TORCHINDUCTOR_USE_STATIC_CUDA_LAUNCHER=0 before torch is imported, as `kperfir record` does. "
+    "It ran as it is, without records."
+)
 
 
 @dataclass
@@ -80,6 +88,7 @@ class Launches:
         self._limits: dict[int, DeviceLimits] = {}
         self._seen: dict[tuple[int, int], _Seen] = {}
         self._twins: set[int] = set()
+        self._reported: set[Problem] = set()
         self._lock = threading.Lock()
         self._kernels = 0
         self._launches = 0
@@ -94,6 +103,7 @@ class Launches:
         with ExitStack() as stack:
             stack.enter_context(routed())
             stack.enter_context(trials.noticing_trials())
+            stack.enter_context(inductor_followed(self._missed))
             stack.enter_context(replaced(CompiledKernel, "run", property(self._run_of)))
             self._stack = stack.pop_all()
         self._open = True
@@ -125,18 +135,33 @@ class Launches:
             with giving(chosen.buffer):
                 twin_run = self._property.fget(twin)  # type: ignore[misc]
                 result = twin_run(x, y, z, stream, twin.function, twin.packed_metadata, *rest[2:])
-        except BaseException:
+        except BaseException as error:
             chosen.drain.discard(chosen.buffer, stream)
             self._tally.add(kernel.name, "not-instrumented")
-            raise
+            if not compat.is_launch_failure(error):
+                raise
+            self._give_up(chosen.seen, error)
+            return run(x, y, z, stream, *rest)
         self._submit(chosen, grid, stream)
         return result
+
+    def _missed(self, name: str) -> None:
+        """Inductor launched a cubin without Triton."""
+        wanted = self._policy.wants(name)
+        self._tally.add(name, "not-instrumented" if wanted else "excluded")
+        if wanted:
+            self._report(Problem("not-recorded", name, _STATIC, _STATIC_CURE))
 
     # --- the decision
 
     def _choose(self, kernel: Any, grid: _Grid, stream: int) -> _Chosen | None:
         """The twin to run and its memory, or None: plain. The launch is counted here unless it is recorded."""
-        outcome, chosen = self._decide(kernel, grid, stream)
+        try:
+            outcome, chosen = self._decide(kernel, grid, stream)
+        except Exception as error:
+            # whatever goes wrong here is ours, and must not reach the program
+            outcome, chosen = "not-instrumented", None
+            self._report(not_recorded(kernel.name, error))
         if chosen is None:
             self._tally.add(kernel.name, outcome)
         return chosen
@@ -146,9 +171,11 @@ class Launches:
             return "excluded", None
         if trials.is_trial():
             return "autotune-trial", None
+        device = driver.active.get_current_device()
+        self._driver.ensure_context(device)
         if self._driver.is_capturing(stream):
             return "graph-capture", None
-        seen = self._seen_of(kernel)
+        seen = self._seen_of(kernel, device)
         with seen.lock:
             number = seen.launches
             seen.launches += 1
@@ -157,15 +184,14 @@ class Launches:
         twin = self._twin(seen)
         if twin.kernel is None:
             return "not-instrumented", None
-        drain = self._drain(seen.device)
+        drain = self._drain(device)
         size_bytes = twin.layout.cta_bytes * grid.ctas
         if not self._policy.fits(self._writer.bytes_written + drain.in_flight_bytes, size_bytes):
             return "file-full", None
         buffer = drain.allocate(twin.layout, grid.ctas, stream)
         return ("recorded", _Chosen(seen, twin, drain, buffer, number)) if buffer else ("no-buffer", None)
 
-    def _seen_of(self, kernel: Any) -> _Seen:
-        device = self._driver.current_device()
+    def _seen_of(self, kernel: Any, device: int) -> _Seen:
         with self._lock:
             return self._seen.setdefault((id(kernel), device), _Seen(kernel, device))
 
@@ -179,6 +205,21 @@ class Launches:
                 for problem in seen.twin.problems:
                     self._writer.write(problem)
             return seen.twin
+
+    def _give_up(self, seen: _Seen, error: BaseException) -> None:
+        """The driver refused the twin: from now on the plain kernel runs. If that is refused too, the user sees it."""
+        with seen.lock:
+            assert seen.twin is not None
+            seen.twin = replace(seen.twin, kernel=None)
+        self._report(not_recorded(seen.kernel.name, error))
+
+    def _report(self, problem: Problem) -> None:
+        """Write a problem of a kernel the first time it occurs."""
+        with self._lock:
+            known = problem in self._reported
+            self._reported.add(problem)
+        if not known:
+            self._writer.write(problem)
 
     # --- after the launch
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
@@ -12,7 +11,6 @@ from triton.runtime.autotuner import Autotuner
 
 from kperfir.bridge.replaced import wrapped
 
-_INDUCTOR = "torch._inductor.runtime.triton_heuristics"
 _trial: ContextVar[bool] = ContextVar("kperfir_trial", default=False)
 
 
@@ -23,27 +21,13 @@ def is_trial() -> bool:
 
 @contextmanager
 def noticing_trials() -> Iterator[None]:
-    """While inside, `is_trial` tells the truth, for Triton's autotuner and Inductor's."""
-    with ExitStack() as stack:
-        stack.enter_context(wrapped(Autotuner, "_bench", _in_trial))
-        inductor = sys.modules.get(_INDUCTOR) or _import_inductor()
-        if inductor is not None:
-            stack.enter_context(wrapped(inductor.CachingAutotuner, "bench", _in_trial))
+    """While inside, `is_trial` tells the truth for Triton's autotuner."""
+    with wrapped(Autotuner, "_bench", in_trial):
         yield
 
 
-def _import_inductor() -> Any | None:
-    """Inductor, where torch is there already: importing it here must not be what loads torch."""
-    if "torch" not in sys.modules:
-        return None
-    try:
-        __import__(_INDUCTOR)
-    except ImportError:
-        return None
-    return sys.modules[_INDUCTOR]
-
-
-def _in_trial(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def in_trial(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call a measuring method; launches inside are trials."""
     token = _trial.set(True)
     try:
         return original(*args, **kwargs)

@@ -12,6 +12,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from kperfir.capture.device.driver import Driver
@@ -74,27 +75,36 @@ class Drain:
                 return None
             self._in_flight_bytes += size_bytes
         try:
-            buffer = Buffer(self._driver.allocate(size_bytes, stream), size_bytes)
+            pointer = self._driver.allocate(size_bytes, stream)
+            self._driver.clear(pointer, layout.cta_bytes, layout.rings_offset_bytes, ctas, stream)
         except DeviceError:
+            # no memory, or an earlier failure of the program's own, which its next call shows
             self._release(size_bytes)
             return None
-        self._driver.clear(buffer.pointer, layout.cta_bytes, layout.rings_offset_bytes, ctas, stream)
-        return buffer
+        return Buffer(pointer, size_bytes)
 
     def discard(self, buffer: Buffer, stream: int) -> None:
         """Give a buffer back whose launch did not happen."""
-        self._driver.free(buffer.pointer, stream)
+        with suppress(DeviceError):  # the launch has failed already, and that error is the one to see
+            self._driver.free(buffer.pointer, stream)
         self._release(buffer.size_bytes)
 
     def submit(self, launch: Launch, layout: Layout, buffer: Buffer, stream: int) -> None:
         """Hand over a launch that is on its stream."""
-        self._jobs.put(_Job(launch, layout, buffer, self._driver.record_event(stream)))
+        try:
+            event = self._driver.record_event(stream)
+        except DeviceError as error:
+            self._lost(launch, error)
+            self.discard(buffer, stream)
+            return
+        self._jobs.put(_Job(launch, layout, buffer, event))
 
     def close(self) -> None:
         """Write everything that was submitted, and end the thread. This waits for the launches."""
         self._jobs.put(None)
         self._thread.join()
-        self._driver.free_pinned(self._staging)
+        with suppress(DeviceError):  # a device that failed is told of by the launches lost on it
+            self._driver.free_pinned(self._staging)
 
     def _release(self, size_bytes: int) -> None:
         with self._lock:
@@ -106,10 +116,13 @@ class Drain:
             try:
                 self._write(job)
             except KperfError as error:
-                where = f"launch {job.launch.id}"
-                self._writer.write(Problem("lost-launch", where, f"Its records were lost: {error.what}", error.cure))
+                self._lost(job.launch, error)
             finally:
                 self._release(job.buffer.size_bytes)
+
+    def _lost(self, launch: Launch, error: KperfError) -> None:
+        what = f"Its records were lost: {error.what}"
+        self._writer.write(Problem("lost-launch", f"launch {launch.id}", what, error.cure))
 
     def _write(self, job: _Job) -> None:
         """Copy and write one launch, chunks of whole CTAs at a time."""

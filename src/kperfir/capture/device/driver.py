@@ -63,11 +63,12 @@ class Driver:
         mode = c_int(_CAPTURE_RELAXED)
         self._call("cuThreadExchangeStreamCaptureMode", byref(mode))
 
-    def current_device(self) -> int:
-        """Ordinal of the thread's device."""
-        device = c_int()
-        self._call("cuCtxGetDevice", byref(device))
-        return device.value
+    def ensure_context(self, device: int) -> None:
+        """A thread that has made no call yet has no context; it gets the device's primary one, as Triton gives it."""
+        if not self.current_context():
+            context = c_void_p()
+            self._call("cuDevicePrimaryCtxRetain", byref(context), c_int(device))
+            self._call("cuCtxSetCurrent", context)
 
     def attribute(self, number: int, device: int) -> int:
         """A device attribute."""

@@ -1,0 +1,228 @@
+"""What becomes of a launch, with kernels and a driver that are stand-ins: no GPU is needed to go wrong."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+from triton.compiler import CompiledKernel
+
+import kperfir as kp
+from kperfir.bridge import launch
+from kperfir.bridge.build import Twin
+from kperfir.capture.policy import LaunchTally, Policy
+from kperfir.capture.schema import Problem, Session
+from kperfir.capture.writer import CaptureWriter
+from kperfir.errors import DeviceError
+from kperfir.plan import Plan
+from kperfir.records import Layout
+
+
+class FakeDriver:
+    """Answers like a device on which everything works, but for the calls named in `broken`."""
+
+    broken: tuple[str, ...] = ()
+    memory = ctypes.create_string_buffer(1 << 16)
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*_: Any) -> Any:
+            if name in self.broken:
+                raise DeviceError(f"{name} failed with a broken device.")
+            answers = {"is_capturing": False, "has_passed": True, "pinned": ctypes.addressof(self.memory)}
+            return answers.get(name, 1)
+
+        return call
+
+
+def kernel(name: str, ran: list[str], error: BaseException | None = None) -> Any:
+    """A compiled kernel whose launcher notes that it ran."""
+    made = CompiledKernel.__new__(CompiledKernel)
+
+    def run(*_: Any) -> None:
+        ran.append(name)
+        if error is not None:
+            raise error
+
+    made.name, made.hash, made.function, made.packed_metadata = "add", name, 1, ()
+    made.metadata = SimpleNamespace(num_ctas=1, target=SimpleNamespace(backend="cuda", arch=90))
+    made._run, made.module = run, None
+    return made
+
+
+class Stage:
+    """One open recording over stand-ins."""
+
+    def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.path = path
+        self.ran: list[str] = []
+        self.tally = LaunchTally()
+        self.twin: Any = None
+        self.device = FakeDriver()
+        self.monkeypatch = monkeypatch
+        monkeypatch.setattr(CompiledKernel, "run", property(lambda kernel: kernel._run))
+        monkeypatch.setattr(launch, "Driver", lambda: self.device)
+        monkeypatch.setattr(launch, "self_check", lambda: None)
+        monkeypatch.setattr(launch, "check_conflicts", lambda: None)
+        monkeypatch.setattr(launch, "device_limits", lambda *_: None)
+        monkeypatch.setattr(launch, "driver", SimpleNamespace(active=SimpleNamespace(get_current_device=lambda: 0)))
+        monkeypatch.setattr(launch, "instrument", lambda *_: Twin(self.twin, layout=Layout(1, 32)))
+
+    @contextmanager
+    def recording(self) -> Iterator[None]:
+        with CaptureWriter(self.path) as writer:
+            writer.write(Session("gpu", "regions=auto"))
+            with launch.Launches(writer, Plan.make("auto", "global", 32), Policy(), self.tally):
+                yield
+
+    def launch(self, plain: Any, grid: tuple[int, int, int] = (2, 1, 1)) -> None:
+        plain.run(*grid, 7, plain.function, plain.packed_metadata)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        return self.tally.snapshot().get("add", {})
+
+    @property
+    def problems(self) -> list[Problem]:
+        return list(kp.load(self.path).problems())
+
+
+@pytest.fixture
+def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
+    return Stage(tmp_path / "x.kperf", monkeypatch)
+
+
+def test_a_twin_that_the_driver_refuses_gives_way_to_the_plain_kernel(stage: Stage) -> None:
+    stage.twin = kernel("twin", stage.ran, RuntimeError("Triton Error [CUDA]: out of resource"))
+    plain = kernel("plain", stage.ran)
+    with stage.recording():
+        stage.launch(plain)
+        stage.launch(plain)
+    assert stage.ran == ["twin", "plain", "plain"]
+    assert stage.counts == {"not-instrumented": 2}
+    (problem,) = (p for p in stage.problems if p.code == "not-recorded")
+    assert "out of resource" in problem.what and "without records" in problem.cure
+
+
+def test_an_error_that_is_the_programs_own_goes_through_and_nothing_runs_twice(stage: Stage) -> None:
+    stage.twin = kernel("twin", stage.ran, KeyboardInterrupt())
+    with stage.recording(), pytest.raises(KeyboardInterrupt):
+        stage.launch(kernel("plain", stage.ran))
+    assert stage.ran == ["twin"]
+
+
+def test_a_launch_that_fails_plain_too_shows_the_drivers_error(stage: Stage) -> None:
+    error = RuntimeError("Triton Error [CUDA]: an illegal memory access was encountered")
+    stage.twin = kernel("twin", stage.ran, error)
+    with stage.recording(), pytest.raises(RuntimeError, match="illegal memory access"):
+        stage.launch(kernel("plain", stage.ran, error))
+
+
+@pytest.mark.parametrize("call", ["ensure_context", "is_capturing", "current_context", "stream", "pinned"])
+def test_what_goes_wrong_in_the_decision_leaves_the_plain_kernel(stage: Stage, call: str) -> None:
+    stage.twin, stage.device.broken = kernel("twin", stage.ran), (call,)
+    with stage.recording():
+        stage.launch(kernel("plain", stage.ran))
+        stage.launch(kernel("plain", stage.ran))
+    assert stage.ran == ["plain", "plain"]
+    assert stage.counts == {"not-instrumented": 2}
+    assert [p.code for p in stage.problems if call in p.what] == ["not-recorded"]
+
+
+@pytest.mark.parametrize("call", ["allocate", "clear"])
+def test_without_memory_the_plain_kernel_runs_and_is_counted(stage: Stage, call: str) -> None:
+    stage.twin, stage.device.broken = kernel("twin", stage.ran), (call,)
+    with stage.recording():
+        stage.launch(kernel("plain", stage.ran))
+    assert stage.ran == ["plain"]
+    assert stage.counts == {"no-buffer": 1}
+
+
+@pytest.mark.parametrize("call", ["record_event", "copy_to_host", "has_passed", "free"])
+def test_records_that_are_lost_are_reported_and_the_launch_stands(stage: Stage, call: str) -> None:
+    stage.twin, stage.device.broken = kernel("twin", stage.ran), (call,)
+    with stage.recording():
+        stage.launch(kernel("plain", stage.ran))
+    assert stage.ran == ["twin"]
+    lost = [p for p in stage.problems if p.code == "lost-launch"]
+    assert len(lost) == 1 and "broken device" in lost[0].what
+
+
+def test_an_empty_grid_is_left_to_triton(stage: Stage) -> None:
+    with stage.recording():
+        stage.launch(kernel("plain", stage.ran), (0, 1, 1))
+    assert stage.ran == ["plain"] and stage.counts == {}
+
+
+INDUCTOR = """
+    class CachingAutotuner:
+        def __init__(self, fn, launchers):
+            self.fn, self.launchers = fn, launchers
+        def bench(self, launcher):
+            return launcher(stream=7)
+        def run(self, *, stream):
+            return self.launchers[0](stream=stream)
+
+    def launcher_of(binary):
+        scope = {"bin": binary, "runner": binary.run}
+        exec("def launcher(stream): runner(2, 1, 1, stream, bin.function, bin.packed_metadata)", scope)
+        return scope["launcher"]
+
+    def static_launcher_of(run):
+        scope = {"runner": run}
+        exec("def launcher(stream): runner()", scope)
+        scope["launcher"]._is_static = True
+        return scope["launcher"]
+"""
+
+
+@pytest.fixture
+def inductor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A module that keeps launchers as Inductor does; its name."""
+    (tmp_path / "likeinductor.py").write_text(textwrap.dedent(INDUCTOR))
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr("kperfir.bridge.inductor._MODULE", "likeinductor")
+    monkeypatch.delitem(sys.modules, "likeinductor", raising=False)
+    return "likeinductor"
+
+
+def test_a_launcher_that_inductor_kept_from_before_is_recorded_and_put_back(stage: Stage, inductor: str) -> None:
+    module = __import__(inductor)
+    stage.twin, plain = kernel("twin", stage.ran), kernel("plain", stage.ran)
+    tuner = module.CachingAutotuner(SimpleNamespace(__name__="add"), [module.launcher_of(plain)])
+    tuner.run(stream=7)
+    with stage.recording():
+        tuner.run(stream=7)
+        tuner.bench(tuner.launchers[0])
+    tuner.run(stream=7)
+    assert stage.ran == ["plain", "twin", "plain", "plain"]
+    assert stage.counts == {"recorded": 1, "autotune-trial": 1}
+    assert tuner.launchers[0].__globals__["runner"] is plain._run
+
+
+def test_inductor_that_is_loaded_later_is_followed(stage: Stage, inductor: str) -> None:
+    stage.twin = kernel("twin", stage.ran)
+    with stage.recording():
+        module = __import__(inductor)
+        tuner = module.CachingAutotuner(None, [module.launcher_of(kernel("plain", stage.ran))])
+        tuner.bench(tuner.launchers[0])
+        tuner.run(stream=7)
+    assert stage.counts == {"recorded": 1, "autotune-trial": 1}
+    assert isinstance(module, ModuleType) and not hasattr(module.CachingAutotuner.run, "__wrapped__")
+
+
+def test_a_static_launch_is_reported(stage: Stage, inductor: str) -> None:
+    module = __import__(inductor)
+    launcher = module.static_launcher_of(lambda: stage.ran.append("static"))
+    with stage.recording():
+        for _ in range(3):
+            module.CachingAutotuner(SimpleNamespace(__name__="add"), [launcher]).run(stream=7)
+    assert stage.ran == ["static"] * 3 and stage.counts == {"not-instrumented": 3}
+    (problem,) = (p for p in stage.problems if p.code == "not-recorded")
+    assert problem.where == "add" and "static launcher" in problem.what
