@@ -70,43 +70,45 @@ class Run:
         return math.prod(self.grid)
 
 
-def runs(seed: int, small: bool = False) -> list[Run]:
-    """Every kernel with random inputs."""
+def runs(seed: int, small: bool = False, depth: int = 0) -> list[Run]:
+    """Every kernel with random inputs; `depth` sets the length of the main loop, 64 elements an iteration."""
     torch.manual_seed(seed)
+    size = 512 if small else 4096
     return [
-        *(_matmul(stages, 512 if small else 4096) for stages in (1, 3, 4)),
-        _attention(4 if small else 64, 512 if small else 4096),
-        _layernorm(64 if small else 8192),
+        *(_matmul(stages, size, depth or size) for stages in (1, 3, 4)),
+        _attention(4 if small else 64, size, depth or size),
+        _layernorm(64 if small else 8192, depth * 16 or 4096),
         _softmax(64 if small else 8192),
     ]
 
 
-def _matmul(stages: int, size: int) -> Run:
-    a, b = (torch.randn(size, size, device="cuda", dtype=torch.float16) for _ in range(2))
+def _matmul(stages: int, size: int, depth: int) -> Run:
+    a = torch.randn(size, depth, device="cuda", dtype=torch.float16)
+    b = torch.randn(depth, size, device="cuda", dtype=torch.float16)
     c = torch.empty(size, size, device="cuda", dtype=torch.float16)
     grid = (size // 128, size // 128)
 
     def launch() -> torch.Tensor:
-        matmul[grid](a, b, c, size, size, size, 128, 128, 64, num_warps=8, num_stages=stages)
+        matmul[grid](a, b, c, size, size, depth, 128, 128, 64, num_warps=8, num_stages=stages)
         return c
 
-    return Run(f"matmul-{stages}", launch, grid, 8, size // 64, stages)
+    return Run(f"matmul-{stages}", launch, grid, 8, depth // 64, stages)
 
 
-def _attention(heads: int, context: int) -> Run:
+def _attention(heads: int, context: int, keys: int) -> Run:
+    """The kernel knows one length, of queries and keys: with fewer keys the first queries of each head are computed."""
     q, k, v = (torch.randn(heads, context, 64, device="cuda", dtype=torch.float16) for _ in range(3))
-    o = torch.empty_like(q)
-    grid = (context // 128, heads)
+    o = torch.zeros_like(q)
+    grid = (-(-keys // 128), heads)
 
     def launch() -> torch.Tensor:
-        attention[grid](q, k, v, o, 0.18, context, 128, 64, 64, num_warps=8, num_stages=3)
+        attention[grid](q, k, v, o, 0.18, keys, 128, 64, 64, num_warps=8, num_stages=3)
         return o
 
-    return Run("attention", launch, grid, 8, context // 64, 3)
+    return Run("attention", launch, grid, 8, keys // 64, 3)
 
 
-def _layernorm(rows: int) -> Run:
-    columns = 4096
+def _layernorm(rows: int, columns: int) -> Run:
     x = torch.randn(rows, columns, device="cuda")
     out, weight, bias = torch.empty_like(x), torch.randn(columns, device="cuda"), torch.randn(columns, device="cuda")
 
