@@ -1,10 +1,15 @@
-"""Tests that run only on an NVIDIA GPU; elsewhere they are skipped, and say so."""
+"""Tests that run only on an NVIDIA GPU; elsewhere they are skipped, and say so.
+
+With RESULTS=file.json in the environment, what they ran on and the outcome of each are written there.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,3 +33,19 @@ def _missing() -> str:
     except ImportError:
         return "torch is not installed"
     return "" if torch.cuda.is_available() else "there is no GPU"
+
+
+_outcomes: dict[str, Any] = {}
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if report.when == "call" or report.skipped:
+        outcome = {"outcome": report.outcome, "seconds": round(report.duration, 2)}
+        _outcomes[report.nodeid] = outcome | ({"why": report.longrepr[2]} if report.skipped else {})
+
+
+def pytest_sessionfinish() -> None:
+    if "RESULTS" in os.environ and not _missing():
+        from runs import describe
+
+        Path(os.environ["RESULTS"]).write_text(json.dumps(describe() | {"tests": _outcomes}, indent=1))
