@@ -108,7 +108,7 @@ def _launches(
     interpreted: bool, writer: CaptureWriter, plan: Plan, policy: Policy, tally: LaunchTally
 ) -> AbstractContextManager[Any]:
     if interpreted:
-        from kperfir.bridge.interpreter import InterpretedLaunches
+        from kperfir.bridge.interpreted import InterpretedLaunches
 
         return InterpretedLaunches(writer, plan, policy, tally)
     from kperfir.bridge.launch import Launches
