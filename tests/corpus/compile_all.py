@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import triton
+from gluon_kernels import gluon_cases
 from kernels import cases
 from triton import knobs
 from triton.backends.compiler import GPUTarget
@@ -31,7 +32,8 @@ COUNTED = (r"cp\.async\.c[ag]", r"cp\.async\.bulk\.tensor", r"wgmma\.mma_async",
 
 def main(backend: str, arch: str) -> None:
     target = GPUTarget(backend, int(arch) if backend == "cuda" else arch, 32 if backend == "cuda" else 64)
-    for name, (source, options) in cases(backend).items():
+    both = cases(backend) | (gluon_cases(int(arch)) if backend == "cuda" else {})
+    for name, (source, options) in both.items():
         print(json.dumps({"name": name} | _case(source, target, options)), flush=True)
 
 
@@ -62,7 +64,7 @@ def _checking(trips: list[bool]) -> Any:
     ):  # type: ignore[no-untyped-def]
         if stages is None:
             return "", ""
-        for level in ("ttir", "ttgir"):
+        for level in {"ttir", "ttgir"} & stages.keys():
             stages[level] = _checked(stages[level], trips)
         return None
 

@@ -91,6 +91,47 @@ def attention(q, k, v, out, scale, context, BM: tl.constexpr, BN: tl.constexpr, 
     tl.store(out + rows[:, None] * D + dims[None, :], (total / norm[:, None]).to(tl.float16))
 
 
+@triton.jit
+def attention_backward_keys(
+    q, k, v, do, dk, dv, top, delta, scale, context, BM: tl.constexpr, BN: tl.constexpr, D: tl.constexpr
+):
+    """Gradients of keys and values: a block of keys against all queries. Scores are in powers of two."""
+    cols, dims = tl.program_id(0) * BN + tl.arange(0, BN), tl.arange(0, D)
+    block = cols[:, None] * D + dims[None, :]
+    keys, values = tl.load(k + block), tl.load(v + block)
+    dkeys, dvalues = tl.zeros([BN, D], tl.float32), tl.zeros([BN, D], tl.float32)
+    for start in range(0, context, BM):
+        rows = start + tl.arange(0, BM)
+        queries = tl.load(q + rows[:, None] * D + dims[None, :])
+        grads = tl.load(do + rows[:, None] * D + dims[None, :])
+        weights = tl.math.exp2(tl.dot(keys, tl.trans(queries)) * scale - tl.load(top + rows)[None, :])
+        dvalues = tl.dot(weights.to(tl.float16), grads, dvalues)
+        dscores = weights * (tl.dot(values, tl.trans(grads)) - tl.load(delta + rows)[None, :])
+        dkeys = tl.dot(dscores.to(tl.float16), queries, dkeys)
+    tl.store(dk + block, (dkeys * scale).to(tl.float16))
+    tl.store(dv + block, dvalues.to(tl.float16))
+
+
+@triton.jit
+def attention_backward_queries(
+    q, k, v, do, dq, top, delta, scale, context, BM: tl.constexpr, BN: tl.constexpr, D: tl.constexpr
+):
+    """Gradient of queries: a block of queries against all keys."""
+    rows, dims = tl.program_id(0) * BM + tl.arange(0, BM), tl.arange(0, D)
+    block = rows[:, None] * D + dims[None, :]
+    queries, grads = tl.load(q + block), tl.load(do + block)
+    highest, correction = tl.load(top + rows)[:, None], tl.load(delta + rows)[:, None]
+    dqueries = tl.zeros([BM, D], tl.float32)
+    for start in range(0, context, BN):
+        cols = start + tl.arange(0, BN)
+        keys = tl.load(k + cols[:, None] * D + dims[None, :])
+        values = tl.load(v + cols[:, None] * D + dims[None, :])
+        weights = tl.math.exp2(tl.dot(queries, tl.trans(keys)) * scale - highest)
+        dscores = weights * (tl.dot(grads, tl.trans(values)) - correction)
+        dqueries = tl.dot(dscores.to(tl.float16), keys, dqueries)
+    tl.store(dq + block, (dqueries * scale).to(tl.float16))
+
+
 def cases(backend: str) -> dict[str, tuple[ASTSource, dict[str, Any]]]:
     """Name -> source and options, for "cuda" or "hip"."""
     tiles = {"BM": 128, "BN": 128, "BK": 64}
@@ -121,6 +162,11 @@ def cases(backend: str) -> dict[str, tuple[ASTSource, dict[str, Any]]]:
             {"num_warps": 4, "num_stages": stages},
         ),
     }
+    half = {name: "*fp16" for name in ("q", "k", "v", "do", "dq", "dk", "dv")}
+    backward = half | {"top": "*fp32", "delta": "*fp32", "scale": "fp32", "context": "i32"}
+    for fn, rows, columns in ((attention_backward_keys, 64, 128), (attention_backward_queries, 128, 64)):
+        options = {"num_warps": 8, "num_stages": stages}
+        found[fn.fn.__name__] = (_source(fn, backward, BM=rows, BN=columns, D=64), options)
     if backend == "cuda":
         tile, whole = "tensordesc<fp16[128, 64]>", "tensordesc<fp16[128, 128]>"
         found["tma_matmul"] = (
@@ -132,7 +178,7 @@ def cases(backend: str) -> dict[str, tuple[ASTSource, dict[str, Any]]]:
 
 def _source(fn: Any, signature: dict[str, str], **constants: int) -> ASTSource:
     names = fn.arg_names
-    full = {name: signature.get(name, "constexpr") for name in names}
+    full = {name: "constexpr" if name in constants else signature[name] for name in names}
     values = {(names.index(name),): value for name, value in constants.items()}
     divisible = {
         (i,): [["tt.divisibility", 16]]
