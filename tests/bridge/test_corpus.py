@@ -15,16 +15,32 @@ import triton
 CORPUS = Path(__file__).parent.parent / "corpus"
 TARGETS = (("cuda", "80"), ("cuda", "90"), ("cuda", "100"), ("hip", "gfx942"))
 
-# (Triton, target, kernel) -> what differs: [plain, with records]. Instructions are counted in the text, so a loop body
-# that LLVM copied counts twice; in these three the plain build has more of them (cause not looked into).
-# The local bytes are a thread's stack under the registers that the records leave.
-EXCEPTIONS: dict[tuple[str, str, str], dict[str, list[int]]] = {
-    ("3.9.0", "80", "attention"): {"local_bytes": [0, 16]},
-    ("3.9.0", "100", "matmul-1"): {r"tcgen05\.mma": [8, 4]},
-    ("3.9.0", "100", "attention"): {"local_bytes": [0, 16]},
-    ("3.9.0", "gfx942", "persistent_matmul"): {"v_mfma": [48, 32]},
-    ("3.6.0", "100", "matmul-1"): {r"tcgen05\.mma": [8, 4]},
+PEELED = (
+    "LLVM peels the first iteration of the plain build's loop, whose dot does not accumulate; with records it does not"
+)
+COPIED = "LLVM copies the block with the last stage's dot into a different number of branches; each copy is whole"
+REGISTERS = "records around a dot keep its operands' loads before it, so all operands are in registers at once"
+FULL = "the plain build takes 239 to 250 of a thread's 255 registers; what the records need does not fit beside it"
+SPILLS = "the plain build spills already; records keep loads and dots apart, so more is live between them"
+
+# (Triton, target, kernel) -> what differs as [plain, with records], and why. Instructions are counted in the text, so
+# a block of which LLVM makes copies counts once a copy. Local bytes are a thread's stack.
+EXCEPTIONS: dict[tuple[str, str, str], tuple[dict[str, list[int]], str]] = {
+    ("3.6.0", "100", "matmul-1"): ({r"tcgen05\.mma": [8, 4]}, PEELED),
+    ("3.9.0", "100", "matmul-1"): ({r"tcgen05\.mma": [8, 4]}, PEELED),
+    ("3.9.0", "100", "attention"): ({"local_bytes": [0, 16]}, FULL),
+    ("3.9.0", "80", "attention"): ({"local_bytes": [0, 16]}, FULL),
+    ("3.6.0", "80", "attention_backward_keys"): ({"local_bytes": [0, 552]}, REGISTERS),
+    ("3.9.0", "80", "attention_backward_keys"): ({"local_bytes": [0, 552]}, REGISTERS),
+    ("3.6.0", "80", "attention_backward_queries"): ({"local_bytes": [0, 56]}, REGISTERS),
+    ("3.9.0", "80", "attention_backward_queries"): ({"local_bytes": [0, 48]}, REGISTERS),
+    ("3.6.0", "gfx942", "attention_backward_keys"): ({"local_bytes": [176, 372]}, SPILLS),
+    ("3.9.0", "gfx942", "attention_backward_keys"): ({"local_bytes": [220, 356]}, SPILLS),
+    ("3.6.0", "gfx942", "attention_backward_queries"): ({"v_mfma": [80, 120]}, COPIED),
+    ("3.9.0", "gfx942", "persistent_matmul"): ({"v_mfma": [48, 32]}, COPIED),
 }
+# Gluon kernels are written for one architecture
+KERNELS = {"80": 11, "90": 12, "100": 11, "gfx942": 9}
 
 
 @pytest.mark.slow
@@ -36,13 +52,13 @@ def test_corpus(backend: str, arch: str, tmp_path: Path) -> None:
     results = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"name"')]
     assert done.returncode == 0, done.stderr[-2000:]
     compiled = [r for r in results if "plain_error" not in r]
-    assert len(compiled) >= 7, results
+    assert len(compiled) == len(results) == KERNELS[arch], results
     for result in compiled:
         assert "error" not in result, result
-        assert result["round_trips"] == [True, True], result
+        assert result["round_trips"] == [True] * (1 if result["name"].startswith("gluon") else 2), result
         assert result["sites"] >= 4
     found = {r["name"]: d for r in compiled if (d := _differences(r))}
-    expected = {k[2]: d for k, d in EXCEPTIONS.items() if k[:2] == (triton.__version__, arch)}
+    expected = {k[2]: d for k, (d, _) in EXCEPTIONS.items() if k[:2] == (triton.__version__, arch)}
     assert found == expected
 
 

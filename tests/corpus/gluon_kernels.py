@@ -82,7 +82,9 @@ def _multiply(
 
 
 @gluon.jit
-def specialised_matmul(a_desc, b_desc, c_desc, K, BM: gl.constexpr, BN: gl.constexpr, BK: gl.constexpr, S: gl.constexpr):
+def specialised_matmul(
+    a_desc, b_desc, c_desc, K, BM: gl.constexpr, BN: gl.constexpr, BK: gl.constexpr, S: gl.constexpr
+):
     """C = A B^T: two consumer warp groups of BM rows each, and a producer warp."""
     a_tiles = gl.allocate_shared_memory(gl.float16, [2 * S, BM, BK], a_desc.layout)
     b_tiles = gl.allocate_shared_memory(gl.float16, [S, BN, BK], b_desc.layout)
