@@ -14,7 +14,8 @@ from typing import Any
 
 import pyarrow.compute as pc
 import torch
-from runs import Run, describe
+from describe import gpu
+from runs import Run
 from slowdown import measure
 
 import kperfir as kp
@@ -26,7 +27,7 @@ def main(output: Path, folder: str) -> None:
     sys.path.insert(0, folder)
     import fa3_gluon
 
-    result: dict[str, Any] = describe()
+    result: dict[str, Any] = gpu()
     for variant in VARIANTS:
         entry: dict[str, Any] = {"identical": []}
         for seed in range(3):

@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 import triton
 import triton.language as tl
-from runs import describe
+from describe import gpu
 
 import kperfir as kp
 
@@ -55,7 +55,7 @@ def main(output: Path) -> None:
         return (time.perf_counter() - begin) * 1000
 
     one(), both()
-    result = describe() | {"plain_one_ms": [one() for _ in range(5)], "plain_both_ms": [both() for _ in range(5)]}
+    result = gpu() | {"plain_one_ms": [one() for _ in range(5)], "plain_both_ms": [both() for _ in range(5)]}
     with tempfile.TemporaryDirectory() as folder, kp.record(Path(folder) / "x.kperf", first=1000):
         both(1)
         result |= {"recorded_one_ms": [one() for _ in range(5)], "recorded_both_ms": [both() for _ in range(5)]}

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import math
-import os
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import torch
 import triton
@@ -18,8 +14,6 @@ import triton.language as tl
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "examples"))
 from kernels import attention, matmul
-
-import kperfir
 
 
 @triton.jit
@@ -133,29 +127,3 @@ def _softmax(rows: int) -> Run:
         return out
 
     return Run("softmax", launch, (rows,), 4, 0, 1)
-
-
-def describe() -> dict[str, Any]:
-    """What a result was measured on."""
-    return {
-        "commit": commit(),
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "kperfir": kperfir.__version__,
-        "device": torch.cuda.get_device_name(),
-        "torch": torch.__version__,
-        "triton": triton.__version__,
-        "driver_clocks": _clocks(),
-    }
-
-
-def commit() -> str:
-    """The commit that is measured: from git, or from the variable COMMIT where a copy without history runs."""
-    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
-    return (
-        os.environ.get("COMMIT") or subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
-    )
-
-
-def _clocks() -> str:
-    command = ["nvidia-smi", "--query-gpu=clocks.sm,clocks.max.sm,power.limit,driver_version", "--format=csv,noheader"]
-    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()

@@ -19,7 +19,8 @@ from typing import Any
 os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
 
 import torch
-from runs import Run, describe, runs
+from describe import gpu
+from runs import Run, runs
 
 import kperfir as kp
 
@@ -29,7 +30,7 @@ GROUP = 10
 
 def main(output: Path) -> None:
     about = {"commit": _commit(), "repetitions": REPETITIONS, "group": GROUP}
-    result: dict[str, Any] = describe() | about | {"kernels": {}}
+    result: dict[str, Any] = gpu() | about | {"kernels": {}}
     for run in runs(0):
         for regions in ("auto", "none"):
             name = f"{run.name}/{regions}"
