@@ -9,6 +9,7 @@ The hook and the proxy below are there only while an instrumented compile runs
 
 from __future__ import annotations
 
+import gc
 import importlib
 import threading
 from collections.abc import Callable, Iterator
@@ -131,10 +132,23 @@ def _wrap(stages: dict[str, Any], compile_: Compile) -> None:
 def _noted(compile_: Compile, step: Callable[..., Any], *arguments: Any) -> Any:
     """Run a step; keep its error, because Triton re-raises some in other clothes."""
     try:
-        return step(*arguments)
+        with _uncollected():
+            return step(*arguments)
     except KperfError as error:
         compile_.error = compile_.error or error
         raise
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """A step makes thousands of operations that live as long as it does: collecting garbage in between is lost time."""
+    collected = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collected:
+            gc.enable()
 
 
 def _tag(source: Any, compile_: Compile) -> Any:
@@ -142,7 +156,7 @@ def _tag(source: Any, compile_: Compile) -> Any:
     text = generic_text(source)
     if not has_markers(text):
         return source
-    module = read_module(text)
+    module = read_module(text, with_values=False)
     tagged = tag_scopes(module)
     compile_.scopes = tagged.scopes
     compile_.findings += tagged.findings

@@ -7,9 +7,10 @@ module while it is printed, and cut out of the text.
 
 from __future__ import annotations
 
+import os
 import re
-import tempfile
-from pathlib import Path
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from triton._C.libtriton import ir
@@ -30,10 +31,10 @@ def generic_text(module: Any) -> str:
         text = str(module)
     finally:
         block.erase()
-    text, cuts = _EXTRA_BLOCK.subn("\n})", text)
-    if cuts != 1 or '"builtin.module"' not in text:
+    extra = _EXTRA_BLOCK.search(text, text.rfind("\n^bb"))
+    if extra is None or '"builtin.module"' not in text:
         raise IRError("Triton's module does not print in generic form.", "Run `kperfir doctor`.")
-    return text
+    return text[: extra.start()] + "\n})" + text[extra.end() :]
 
 
 def parse_text(text: str, context: Any) -> Any:
@@ -42,14 +43,22 @@ def parse_text(text: str, context: Any) -> Any:
     Raises:
         IRError: the text does not parse or does not verify.
     """
-    with tempfile.TemporaryDirectory(prefix="kperfir-") as folder:
-        path = Path(folder) / "module.mlir"
-        path.write_text(text, encoding="utf-8")
+    with _readable(text) as path:
         try:
-            module = ir.parse_mlir_module(str(path), context)
+            module = ir.parse_mlir_module(path, context)  # verifies what it reads
         except RuntimeError as error:
             raise IRError(f"Triton cannot read the instrumented module back: {error}") from None
     module.context = context
-    if not module.verify():
-        raise IRError("The instrumented module does not verify.")
     return module
+
+
+@contextmanager
+def _readable(text: str) -> Iterator[str]:
+    """Triton reads from files only: the path of one in memory that holds the text."""
+    file = os.memfd_create("kperfir")
+    try:
+        with open(file, "wb", closefd=False) as stream:
+            stream.write(text.encode())
+        yield f"/proc/self/fd/{file}"
+    finally:
+        os.close(file)

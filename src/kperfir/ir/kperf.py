@@ -8,9 +8,11 @@ module (`kperfir.records.Table`) says which region a site belongs to.
 
 from __future__ import annotations
 
+from functools import cache, lru_cache
+
 from xdsl.dialects.builtin import IntegerAttr, StringAttr, i32
 from xdsl.dialects.utils import EnumAttribute
-from xdsl.ir import Dialect, SpacedOpaqueSyntaxAttribute
+from xdsl.ir import Dialect, Operation, SpacedOpaqueSyntaxAttribute
 from xdsl.irdl import IRDLOperation, irdl_attr_definition, irdl_op_definition, prop_def, traits_def
 from xdsl.traits import MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
@@ -32,6 +34,16 @@ class RecordKindAttr(EnumAttribute[RecordKind], SpacedOpaqueSyntaxAttribute):
     name = "kperf.kind"
 
 
+@cache
+def _kind(text: str) -> RecordKindAttr:
+    return RecordKindAttr(RecordKind(text))
+
+
+@lru_cache(1024)
+def _number(site: int) -> IntegerAttr:
+    return IntegerAttr(site, i32)
+
+
 @irdl_op_definition
 class RecordOp(IRDLOperation):
     """Write one record: the site's id and the clock.
@@ -49,12 +61,9 @@ class RecordOp(IRDLOperation):
     assembly_format = "$kind $region_name `site` $site attr-dict"
 
     def __init__(self, kind: str, region_name: str, site: int) -> None:
-        properties = {
-            "kind": RecordKindAttr(RecordKind(kind)),
-            "region_name": StringAttr(region_name),
-            "site": IntegerAttr(site, i32),
-        }
-        super().__init__(properties=properties)
+        properties = {"kind": _kind(kind), "region_name": StringAttr(region_name), "site": _number(site)}
+        # there are no operands and results for the declarative constructor to sort
+        Operation.__init__(self, properties=properties)
 
     def verify_(self) -> None:
         if not self.region_name.data:

@@ -9,22 +9,20 @@ that starts with `kperf.`.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from kperfir.ir.foreign import ForeignModule
 from kperfir.ir.reader import split_top
 
 TAG_PREFIX = "kperf."
 
-_ALIAS = re.compile(r"(#loc\w*) = loc\((.*)\)$")
 _POSITION = re.compile(r'"((?:[^"\\]|\\.)*)":(\d+):(\d+)')
 _NAME = re.compile(r'"((?:[^"\\]|\\.)*)"\((.*)\)$', re.DOTALL)
 _MAX_DEPTH = 64
 _LIBRARY = "/triton/language/"
 
 
-@dataclass(frozen=True)
-class _Known:
+class _Known(NamedTuple):
     tags: tuple[str, ...]
     file: str
     line: int
@@ -45,8 +43,9 @@ class Locations:
     @staticmethod
     def of(module: ForeignModule) -> Locations:
         """Read the aliases around a module."""
-        matches = (_ALIAS.match(line) for line in (*module.prologue, *module.epilogue))
-        return Locations({m.group(1): m.group(2) for m in matches if m})
+        lines = (line for line in (*module.prologue, *module.epilogue) if line.startswith("#loc"))
+        parts = (line.partition(" = loc(") for line in lines)
+        return Locations({name: text[:-1] for name, _, text in parts})
 
     def tags(self, location: str) -> tuple[str, ...]:
         """Tags of an operation's ` loc(...)`, outermost first; a caller's come before its callee's."""

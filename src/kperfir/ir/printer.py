@@ -34,7 +34,7 @@ class _Printer:
     def operation(self, op: ForeignOp, indent: str) -> None:
         names = self.names
         left = self.left(op)
-        operands = ", ".join([names[v] for v in op.operands])
+        operands = op.operands_text or ", ".join([names[v] for v in op._operands])
         head = f'{indent}{left}"{op.opname}"({operands})'
         if op.successors:
             head += f"[{', '.join(self.label(b) for b in op.successors)}]"
@@ -42,15 +42,12 @@ class _Printer:
         if op.regions:
             self.regions(op, head, indent)
             head = indent + "})" + op.attributes_text
-        types = ", ".join([_text(v) for v in op.operands])
-        self.lines.append(f"{head} : ({types}) -> {_results(op)}{op.location_text}")
+        self.lines.append(head + (op.signature_text or _signature(op)) + op.location_text)
 
     def left(self, op: ForeignOp) -> str:
-        if not op.results:
-            return ""
         if not op.result_names:
             op.result_names = tuple(self.invent(v) for v in op.results)
-        return ", ".join(op.result_names) + " = "
+        return ", ".join(op.result_names) + " = " if op.result_names else ""
 
     def invent(self, value: SSAValue) -> str:
         self.fresh += 1
@@ -66,19 +63,19 @@ class _Printer:
 
     def block(self, block: Block, indent: str) -> None:
         text = self.blocks.get(block)
-        if text is None or not text.implicit:
-            comment = text.comment if text else ""
-            self.lines.append(f"{indent}{self.label(block)}{self.arguments(block)}:{comment}")
+        if text is None:
+            self.lines.append(f"{indent}{self.label(block)}{self.arguments(block)}:")
+        elif not text.implicit:
+            arguments = f"({text.arguments})" if text.arguments else ""
+            self.lines.append(f"{indent}{text.label}{arguments}:{text.comment}")
         for op in block.ops:
             if not isinstance(op, ForeignOp):
                 raise IRError(f"{op.name} was not lowered before the module was printed.", "This is a bug in a pass.")
             self.operation(op, indent + "  ")
 
     def arguments(self, block: Block) -> str:
-        if not block.args:
-            return ""
-        locations = [location for _, location in self.blocks[block].arguments]
-        return "(" + ", ".join(f"{self.names[a]}: {_text(a)}{loc}" for a, loc in zip(block.args, locations)) + ")"
+        texts = [f"{self.invent(a)}: {_text(a)}" for a in block.args]
+        return f"({', '.join(texts)})" if texts else ""
 
     def label(self, block: Block) -> str:
         text = self.blocks.get(block)
@@ -90,6 +87,8 @@ def _text(value: SSAValue) -> str:
     return kind.data if isinstance(kind, TextType) else str(kind)
 
 
-def _results(op: ForeignOp) -> str:
-    texts = [_text(v) for v in op.results]
-    return texts[0] if len(texts) == 1 and not texts[0].startswith("(") else f"({', '.join(texts)})"
+def _signature(op: ForeignOp) -> str:
+    operands = ", ".join(_text(v) for v in op.operands)
+    results = [_text(v) for v in op.results]
+    outs = results[0] if len(results) == 1 and not results[0].startswith("(") else f"({', '.join(results)})"
+    return f" : ({operands}) -> {outs}"

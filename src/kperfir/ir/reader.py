@@ -9,24 +9,33 @@ Form: `%r:2 = "name"(%a, %b)[^bb1] <{properties}> ({` regions `}) {attributes} :
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from functools import lru_cache
 
 from xdsl.ir import Block, Region, SSAValue
 
 from kperfir.errors import IRError
-from kperfir.ir.foreign import BlockText, ForeignModule, ForeignOp, text_type
+from kperfir.ir.foreign import BlockText, ForeignModule, ForeignOp, TextType, append, text_type
 
 _OPERATION = re.compile(r'\s*(?:(%[^=]*?) = )?"([\w.$]+)"\(([^)]*)\)(?:\[([^\]]*)\])?(.*)', re.DOTALL)
 _BLOCK = re.compile(r"\s*(\^\w+)(?:\((.*)\))?:(\s*//.*)?$")
+_NEXT_ARGUMENT = re.compile(r", (?=%)")
 _CURE = "kperfir cannot instrument this kernel; it runs as it is. Please report the line."
 
 
-def read_module(text: str) -> ForeignModule:
+def read_module(text: str, with_values: bool = True) -> ForeignModule:
     """Read a module printed in generic form.
+
+    Args:
+        text: the module.
+        with_values: whether operands and results are read. A pass that looks at names,
+            regions and locations only does without, in two thirds of the time; the
+            values stay text then.
 
     Raises:
         IRError: the text is no such module; the line is named.
     """
-    return _Reader(text).read()
+    return _Reader(text, with_values).read()
 
 
 def split_top(text: str) -> list[str]:
@@ -53,7 +62,8 @@ def split_top(text: str) -> list[str]:
 
 
 class _Reader:
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, with_values: bool) -> None:
+        self.with_values = with_values
         self.lines = text.split("\n")
         self.at = 0
         self.values: dict[str, SSAValue] = {}
@@ -83,31 +93,35 @@ class _Reader:
             before = rest[:-2].rstrip()
             regions, rest = self.regions()
         try:
-            attributes, types, location = _split_signature(rest)
-            args = [self.values[a] for a in operands.split(", ")] if operands else []
+            attributes, signature, results, location = _split_signature(rest)
+            args = [self.values[a] for a in operands.split(", ")] if operands and self.with_values else []
         except (ValueError, KeyError) as error:
             raise IRError(f"Line {self.at} cannot be read ({error}): {line.strip()[:120]!r}.", _CURE) from None
         targets = [self.block(label) for label in successors.split(", ")] if successors else []
-        op = ForeignOp(operands=args, result_types=[text_type(t) for t in types], regions=regions, successors=targets)
-        op.opname, op.location_text = opname, location
-        op.properties_text, op.attributes_text = (before, attributes) if regions else (attributes, "")
-        op.result_names = tuple(left.split(", ")) if left else ()
-        self.define(op)
+        inner, outer = (before, attributes) if regions else (attributes, "")
+        op = ForeignOp(
+            opname,
+            args,
+            _result_types(results) if self.with_values else (),
+            inner,
+            location,
+            regions=regions,
+            successors=targets,
+            result_names=tuple(left.split(", ")) if left else (),
+            attributes_text=outer,
+            signature_text=signature,
+            operands_text="" if self.with_values else operands,
+        )
+        if left and self.with_values:
+            self.define(op)
         return op
 
     def define(self, op: ForeignOp) -> None:
-        results = iter(op.results)
-        for text in op.result_names:
-            name, colon, count = text.partition(":")
-            if not colon:
-                self.name(name, next(results))
-                continue
-            for i in range(int(count)):
-                self.name(f"{name}#{i}", next(results))
-
-    def name(self, name: str, value: SSAValue) -> None:
-        self.values[name] = value
-        self.names[value] = name
+        names: Sequence[str] = op.result_names
+        if len(names) != len(op.results):
+            names = _each_name(names)
+        self.values.update(zip(names, op.results))
+        self.names.update(zip(op.results, names))  # names come again in another function
 
     def block(self, label: str) -> Block:
         return self.labels[-1].setdefault(label, Block())
@@ -138,7 +152,7 @@ class _Reader:
             if not blocks:
                 blocks.append(Block())
                 self.blocks[blocks[0]] = BlockText(implicit=True)
-            blocks[-1].add_op(self.operation())
+            append(blocks[-1], self.operation())
 
     def header(self, line: str) -> Block:
         match = _BLOCK.match(line)
@@ -146,34 +160,46 @@ class _Reader:
             raise IRError(f"Line {self.at + 1} is no block header: {line.strip()[:120]!r}.", _CURE)
         label, arguments, comment = match.groups()
         block = self.block(label)
-        texts = []
-        for text in split_top(arguments or ""):
-            name, _, rest = text.partition(": ")
-            cut = rest.find(" loc(")
-            kind, location = (rest[:cut], rest[cut:]) if cut >= 0 else (rest, "")
-            self.name(name, block.insert_arg(text_type(kind), len(block.args)))
-            texts.append((name, location))
-        self.blocks[block] = BlockText(label, tuple(texts), comment or "")
+        if arguments and self.with_values:
+            self.define_arguments(block, arguments)
+        self.blocks[block] = BlockText(label, arguments or "", comment or "")
         self.at += 1
         return block
 
+    def define_arguments(self, block: Block, arguments: str) -> None:
+        for text in _NEXT_ARGUMENT.split(arguments):
+            name, _, kind = text.partition(": ")
+            argument = block.insert_arg(text_type(kind.partition(" loc(")[0]), len(block.args))
+            self.values[name], self.names[argument] = argument, name
 
-def _split_signature(rest: str) -> tuple[str, list[str], str]:
-    """` {attributes} : (ins) -> outs loc(...)` -> attributes, result types, location."""
-    cut = _location_start(rest)
-    location, rest = rest[cut:], rest[:cut]
-    colon = rest.rindex(" : (")
-    results = rest[rest.index(") -> ", colon) + 5 :]
-    if results.startswith("("):
-        return rest[:colon], split_top(results[1:-1]), location
-    return rest[:colon], [results], location
+
+def _each_name(texts: Sequence[str]) -> list[str]:
+    """`%a:2` is `%a#0` and `%a#1`."""
+    names: list[str] = []
+    for text in texts:
+        name, colon, count = text.partition(":")
+        names += [f"{name}#{i}" for i in range(int(count))] if colon else [name]
+    return names
+
+
+@lru_cache(4096)
+def _result_types(text: str) -> tuple[TextType, ...]:
+    """`i32`, `()` or `(i32, tensor<4xf32>)` -> types."""
+    texts = split_top(text[1:-1]) if text.startswith("(") else [text]
+    return tuple(text_type(t) for t in texts)
+
+
+def _split_signature(rest: str) -> tuple[str, str, str, str]:
+    """` {attributes} : (ins) -> outs loc(...)` -> attributes, ` : (ins) -> outs`, outs, location."""
+    end = rest.rfind(" loc(#")
+    if end < 0 or rest.find(")", end) != len(rest) - 1:
+        end = _location_start(rest)
+    colon = rest.rindex(" : (", 0, end)
+    outs = rest.index(") -> ", colon, end) + len(") -> ")
+    return rest[:colon], rest[colon:end], rest[outs:end], rest[end:]
 
 
 def _location_start(rest: str) -> int:
-    if not rest.endswith(")"):
-        return len(rest)
-    cut = rest.rfind(" loc(#")
-    if cut >= 0 and rest.find(")", cut) == len(rest) - 1:
-        return cut
-    cut = rest.find(" loc(", rest.rfind(") -> "))
+    """Where a location that is no alias starts; the end where there is none."""
+    cut = rest.find(" loc(", rest.rfind(") -> ")) if rest.endswith(")") else -1
     return cut if cut >= 0 else len(rest)

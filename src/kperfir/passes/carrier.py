@@ -28,4 +28,4 @@ def _carrier(record: RecordOp) -> ForeignOp:
     text = f"{PREFIX}{record.site.value.data} {record.kind.data} {name}>"
     properties = f' <{{asm_string = "{text}", constraints = "=r", packed_element = 1 : i32, pure = false}}>'
     location = next((op.location_text for op in (record.next_op, record.prev_op) if isinstance(op, ForeignOp)), "")
-    return ForeignOp.make("tt.elementwise_inline_asm", [], [text_type("i32")], properties, location)
+    return ForeignOp("tt.elementwise_inline_asm", [], [text_type("i32")], properties, location)

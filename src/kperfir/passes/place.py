@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from xdsl.ir import Block, Operation
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from kperfir.ir.foreign import ForeignModule, ForeignOp
+from kperfir.ir.foreign import ForeignModule, ForeignOp, walk
 from kperfir.ir.kperf import RecordOp
 from kperfir.ir.locations import Locations
 from kperfir.passes.anchors import LOOPS, STRUCTURAL, computes, is_anchor, role_of, rule_of
@@ -76,14 +76,17 @@ class _Placer:
     ) -> None:
         self.locations = locations
         self.scopes = {s.id: s for s in scopes}
+        self.has_marks = any(s.kind == "mark" for s in scopes)
         self.markers = {m.op: m for m in markers}
         self.tables = TableBuilder()
         self.rules = frozenset(AUTO if regions == ("auto",) else regions)
-        loops = any(op.opname in LOOPS for op in module.walk())
-        self.only_loops = regions == ("auto",) and loops
+        ops = list(module.walk())
+        loops = [op for op in ops if op.opname in LOOPS]
+        self.only_loops = regions == ("auto",) and bool(loops)
         self.paths: dict[str, Path] = {}
-        self.repeats = self.count_repeats(module)
-        self.strong = self.strong_scopes(module)
+        self.repeats = self.count_repeats(loops)
+        # scopes that hold an anchor; the others are placed by their arithmetic
+        self.strong = frozenset(key for op in ops if is_anchor(op) for key in self.path(op))
         self.seen: set[int] = set()
         self.findings: list[Finding] = []
 
@@ -100,10 +103,10 @@ class _Placer:
         file, line = self.locations.source(op.location_text)
         return op.opname, f"{file}:{line}"
 
-    def count_repeats(self, module: ForeignModule) -> dict[tuple[Path, tuple[str, str]], int]:
+    def count_repeats(self, loops: list[ForeignOp]) -> dict[tuple[Path, tuple[str, str]], int]:
         """How often each tagged anchor occurs in one iteration: in one block of a loop's body."""
         most: dict[tuple[Path, tuple[str, str]], int] = {}
-        for loop in (op for op in module.walk() if op.opname in LOOPS):
+        for loop in loops:
             for block in loop.regions[-1].blocks:
                 counts: Counter[tuple[Path, tuple[str, str]]] = Counter()
                 for op in _foreign(block):
@@ -113,10 +116,6 @@ class _Placer:
                 for key, count in counts.items():
                     most[key] = max(most.get(key, 0), count)
         return most
-
-    def strong_scopes(self, module: ForeignModule) -> frozenset[Key]:
-        """Scopes that hold an anchor; the others are placed by their arithmetic."""
-        return frozenset(k for op in module.walk() if is_anchor(op) for k in self.path(op))
 
     def member(self, op: ForeignOp, around: _Around) -> Member | None:
         """The operation as `runs` sees it, or None where it does not matter."""
@@ -153,7 +152,7 @@ class _Placer:
         file, line = self.locations.source(function.location_text)
         if _is_kernel(function):
             self.whole(function, "kernel", file, line, "tt.return")
-        elif any(isinstance(op, ForeignOp) and is_anchor(op) for op in function.walk()):
+        elif any(is_anchor(op) for op in walk(function)):
             self.findings.append(_not_inlined(file, line))
 
     def whole(self, op: ForeignOp, name: str, file: str, line: int, terminator: str, region: int = 0) -> None:
@@ -273,6 +272,8 @@ class _Placer:
 
     def marks(self, ops: list[ForeignOp], found: dict[ForeignOp, Member], around: _Around) -> None:
         """A mark stands before the first anchor that carries it, else the first operation."""
+        if not self.has_marks:
+            return
         first: dict[str, ForeignOp] = {}
         for op in ops:
             for tag in self.locations.tags(op.location_text):

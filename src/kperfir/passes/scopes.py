@@ -19,7 +19,7 @@ from xdsl.ir import Block
 from xdsl.rewriter import Rewriter
 
 from kperfir.errors import ScopeError
-from kperfir.ir.foreign import ForeignModule, ForeignOp
+from kperfir.ir.foreign import ForeignModule, ForeignOp, walk
 from kperfir.ir.locations import Locations
 from kperfir.markers import PREFIX, MarkerKind, read_marker
 from kperfir.passes.anchors import STRUCTURAL, is_anchor
@@ -87,7 +87,7 @@ class _Tagger:
 
     def not_inlined(self, function: ForeignOp) -> None:
         """A function that stays a call cannot be tagged into its caller."""
-        markers = [op for op in function.walk() if isinstance(op, ForeignOp) and marker_of(op)]
+        markers = [op for op in walk(function) if marker_of(op)]
         for op in markers:
             file, line = self.locations.source(op.location_text)
             kind, name = marker_of(op) or ("", "")
@@ -156,7 +156,7 @@ def _callee(op: ForeignOp) -> str:
 def _functions_with_markers(module: ForeignModule) -> set[str]:
     """Names of functions that hold markers, or call one that does."""
     functions = {_symbol(f): f for f in module.functions()}
-    bodies = {n: [op for op in f.walk() if isinstance(op, ForeignOp)] for n, f in functions.items()}
+    bodies = {n: list(walk(f)) for n, f in functions.items()}
     marked = {n for n, ops in bodies.items() if any(marker_of(op) for op in ops)}
     while True:
         more = {
