@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -29,7 +28,7 @@ GROUP = 10
 
 
 def main(output: Path) -> None:
-    about = {"commit": _commit(), "repetitions": REPETITIONS, "group": GROUP}
+    about = {"repetitions": REPETITIONS, "group": GROUP}
     result: dict[str, Any] = gpu() | about | {"kernels": {}}
     for run in runs(0):
         for regions in ("auto", "none"):
@@ -124,11 +123,6 @@ def _time(run: Run, recorded: Any) -> float:
     finally:
         CompiledKernel.run = original
     return begin.elapsed_time(end) * 1000 / GROUP
-
-
-def _commit() -> str:
-    found = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
-    return found.stdout.strip() or os.environ.get("COMMIT", "")
 
 
 if __name__ == "__main__":
