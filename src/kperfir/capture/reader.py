@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
+from functools import cache
 from pathlib import Path
+from types import UnionType
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pyarrow as pa
 
 from kperfir.capture.schema import FORMAT_VERSION, End, Kernel, Launch, Message, Problem, Session, Tally
 from kperfir.capture.writer import FORMAT_NAME, SCHEMA
 from kperfir.errors import CaptureError
+from kperfir.records import Table
 
+_INT64 = range(-(1 << 63), 1 << 63)
 _KINDS: dict[str, type[Message]] = {m.kind: m for m in (Session, Kernel, Launch, Problem, Tally, End)}
 
 
@@ -95,6 +100,8 @@ def read_capture(path: str | Path) -> Capture:
     problems: list[Problem] = []
     messages = list(_messages(place, problems))
     sessions = [m for m, _ in messages if isinstance(m, Session)]
+    if not sessions and problems:
+        raise CaptureError(f"{place} is broken: {problems[0].what}", "Record again.")
     if not sessions:
         raise CaptureError(f"{place} ends before its first message.", "The program died at its start; record again.")
     kernels = {m.id: m for m, _ in messages if isinstance(m, Kernel)}
@@ -114,18 +121,30 @@ def read_capture(path: str | Path) -> Capture:
 
 
 def _messages(place: Path, problems: list[Problem]) -> Iterator[tuple[Message, memoryview]]:
-    """Whole messages; a stream that ends in the middle of a batch ends before it."""
-    stream = _open(place)
-    while True:
-        try:
-            batch = stream.read_next_batch()
-        except (StopIteration, pa.ArrowException, OSError):
-            return
+    """All that can be read; what cannot is noted."""
+    for batch in _batches(place, problems):
         for row in range(batch.num_rows):
             kind, info, payload = (batch.column(name)[row] for name in ("kind", "info", "payload"))
             message = _message(place, kind.as_py(), info.as_py(), problems)
             if message is not None:
-                yield message, memoryview(payload.as_buffer())
+                yield message, memoryview(payload.as_buffer() or b"")
+
+
+def _batches(place: Path, problems: list[Problem]) -> Iterator[pa.RecordBatch]:
+    """Whole batches; a stream that ends in the middle of a batch ends before it."""
+    stream = _open(place)
+    for number in itertools.count():
+        try:
+            batch = stream.read_next_batch()
+        except (StopIteration, pa.ArrowException, OSError):
+            return
+        try:
+            batch.validate(full=True)  # Arrow trusts offsets and text until it is asked.
+        except pa.ArrowException as error:
+            what = f"Batch {number} holds what no recording writes: {error}."
+            problems.append(Problem("unreadable", str(place), what, "It is left out."))
+        else:
+            yield batch
 
 
 def _open(place: Path) -> pa.RecordBatchReader:
@@ -169,11 +188,31 @@ def _message(place: Path, kind: str, info: str, problems: list[Problem]) -> Mess
     if known is None:
         return None
     try:
-        return known.from_json(info)
-    except (ValueError, KeyError, TypeError) as error:
+        message = known.from_json(info)
+        _check_type(message, known, kind)
+        if isinstance(message, Kernel):
+            _check_table(message.table)
+        return message
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         what = f"A message of kind '{kind}' cannot be read: {error}."
         problems.append(Problem("unreadable", str(place), what, "It is left out."))
         return None
+
+
+def _check_type(value: Any, hint: Any, name: str) -> None:
+    """Raise TypeError where JSON gave a field another type than its dataclass declares."""
+    origin, inside = get_origin(hint), get_args(hint)
+    if is_dataclass(hint):
+        for field, of in _hints(hint):
+            _check_type(getattr(value, field), of, f"{name}.{field}")
+    elif origin is tuple and type(value) is tuple:
+        ...
+
+
+@cache
+def _hints(kind: type) -> tuple[tuple[str, Any], ...]:
+    hints = get_type_hints(kind)
+    return tuple((f.name, hints[f.name]) for f in fields(kind))
 
 
 def _launches(parts: list[tuple[Launch, memoryview]]) -> tuple[Recorded, ...]:

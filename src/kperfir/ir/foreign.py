@@ -61,6 +61,15 @@ class ForeignOp(Operation):
     """
 
     name = "mlir.foreign"
+    __slots__ = (
+        "attributes_text",
+        "location_text",
+        "operands_text",
+        "opname",
+        "properties_text",
+        "result_names",
+        "signature_text",
+    )
 
     def __init__(
         self,
@@ -86,11 +95,13 @@ class ForeignOp(Operation):
         self.signature_text = signature_text
         self.operands_text = operands_text
         self.result_names = result_names
-        self._operands = SSAValues(operands)
-        self._operand_uses = tuple([Use(self, i) for i in range(len(operands))])
-        for value, use in zip(operands, self._operand_uses):
-            value.add_use(use)
-        self.results = SSAValues([OpResult(kind, self, i) for i, kind in enumerate(result_types)])
+        if operands:
+            self._operands = SSAValues(operands)
+            self._operand_uses = tuple([Use(self, i) for i in range(len(operands))])
+            for value, use in zip(operands, self._operand_uses):
+                value.add_use(use)
+        if result_types:
+            self.results = SSAValues([OpResult(kind, self, i) for i, kind in enumerate(result_types)])
         self.properties, self.attributes, self.location = {}, {}, UNKNOWN_LOC
         if successors:
             self.successors = successors

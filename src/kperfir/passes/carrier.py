@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from urllib.parse import quote
 
-from xdsl.rewriter import Rewriter
-
 from kperfir.ir.chunks import PREFIX
 from kperfir.ir.foreign import ForeignModule, ForeignOp, text_type
 from kperfir.ir.kperf import RecordOp
@@ -19,7 +17,10 @@ def lower_records(module: ForeignModule) -> int:
     """Replace every record; return how many there were."""
     records = [op for op in module.root.walk() if isinstance(op, RecordOp)]
     for record in records:
-        Rewriter.replace_op(record, [_carrier(record)], [])
+        block = record.parent
+        assert block is not None
+        block.insert_op_before(_carrier(record), record)
+        block.erase_op(record)
     return len(records)
 
 

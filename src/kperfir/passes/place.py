@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 
 from xdsl.ir import Block, Operation
-from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.rewriter import Rewriter
 
 from kperfir.ir.foreign import ForeignModule, ForeignOp, walk
 from kperfir.ir.kperf import RecordOp
@@ -287,12 +287,14 @@ class _Placer:
             self.insert(op, region, "mark", scope.name)
 
     def insert(self, before: Operation, region: int, kind: Kind, name: str, piece: int = 0) -> None:
-        site = self.tables.site(region, kind, piece)
-        Rewriter.insert_op(RecordOp(kind, name, site), InsertPoint.before(before))
+        block = before.parent
+        assert block is not None
+        block.insert_op_before(RecordOp(kind, name, self.tables.site(region, kind, piece)), before)
 
     def insert_after(self, after: Operation, region: int, kind: Kind, name: str, piece: int = 0) -> None:
-        site = self.tables.site(region, kind, piece)
-        Rewriter.insert_op(RecordOp(kind, name, site), InsertPoint.after(after))
+        block = after.parent
+        assert block is not None
+        block.insert_op_after(RecordOp(kind, name, self.tables.site(region, kind, piece)), after)
 
     def missing(self) -> list[Finding]:
         """Scopes without a record."""
