@@ -42,8 +42,10 @@ def test_a_ring_that_wrapped_keeps_the_end_of_every_warp() -> None:
     warps = CTAS * 8
     assert (launch.written, launch.kept) == (42 * warps, 32 * warps)
     assert _counts(trace) == [0, 0, 3 * warps, 4 * warps, 4 * warps, 4 * warps]
-    assert launch.unpaired == {0: warps, 2: warps}
-    assert [p.code for p in trace.problems()] == ["overwritten", "unpaired", "unpaired"]
+    assert (launch.cut, launch.unpaired) == ({0: warps, 2: warps}, {})
+    (problem,) = trace.problems()
+    assert (problem.code, problem.count) == ("overwritten", 10 * warps)
+    assert f"'kernel' {warps}, 'load' {warps}" in problem.what
     ends = launch.headers.end_clock[launch.spans.row] - launch.spans.end
     assert np.abs(ends).max() < 20_000, "cycles: the kept tail lies before the CTA's end"
 

@@ -30,11 +30,11 @@ def _pair(warps: list[list[int]], slots: int = 64, record_bytes: int = 8) -> Spa
     return pair(decode(handmade.block(layout, clocks=(1000, 9000), warps=words), layout), TABLE)
 
 
-def _reference(sites: list[int], slots: int) -> tuple[list[dict[str, Any]], Counter[int], Counter[int]]:
-    """Spans of one warp, unpaired records and pieces without head, one record at a time."""
+def _reference(sites: list[int], slots: int) -> tuple[list[dict[str, Any]], list[Counter[int]]]:
+    """Spans of one warp; its cut ends, unpaired records and pieces without head, one record at a time."""
     records = list(enumerate(sites))[-slots:]
     stacks: dict[int, list[int]] = {r: [] for r in range(4)}
-    pairs, unpaired, headless = [], Counter[int](), Counter[int]()
+    pairs, cut, unpaired, headless = [], Counter[int](), Counter[int](), Counter[int]()
     for i, site in records:
         info = TABLE.sites[site]
         if info.kind == "start":
@@ -43,7 +43,7 @@ def _reference(sites: list[int], slots: int) -> tuple[list[dict[str, Any]], Coun
             if stacks[info.region]:
                 pairs.append((stacks[info.region].pop(), i))
             else:
-                unpaired[info.region] += 1
+                (cut if len(sites) > slots else unpaired)[info.region] += 1
         else:
             pairs.append((i, i))
     for region, left in stacks.items():
@@ -64,25 +64,24 @@ def _reference(sites: list[int], slots: int) -> tuple[list[dict[str, Any]], Coun
             newest[info.region] = span | {"busy": e - s, "pieces": int(s != e)}
             number[info.region] += 1
             spans.append(newest[info.region])
-    return spans, +unpaired, +headless
+    return spans, [cut, +unpaired, headless]
 
 
 @given(st.lists(st.lists(st.integers(0, 12), max_size=40), min_size=1, max_size=3), st.sampled_from([4, 16, 64]))
 @settings(max_examples=300, deadline=None)
 def test_any_stream_pairs_as_a_stack_machine_pairs_it(warps: list[list[int]], slots: int) -> None:
     spans = _pair(warps, slots)
-    found, unpaired, headless = [], Counter[int](), Counter[int]()
+    found, losses = [], [Counter[int]() for _ in range(3)]
     for warp, sites in enumerate(warps):
-        expected, lost, heads = _reference(sites, slots)
+        expected, lost = _reference(sites, slots)
         found += [e | {"warp": warp} for e in expected]
-        unpaired, headless = unpaired + lost, headless + heads
+        losses = [a + b for a, b in zip(losses, lost)]
     for i, expected_span in enumerate(found):
         clocks = {"start": 1000 + 10 * expected_span["start"], "end": 1000 + 10 * expected_span["end"]}
         for name, value in (expected_span | clocks | {"busy": 10 * expected_span["busy"]}).items():
             assert getattr(spans, name)[i] == value, name
     assert len(spans.row) == len(found)
-    assert spans.unpaired == dict(unpaired)
-    assert spans.headless == dict(headless)
+    assert [spans.cut, spans.unpaired, spans.headless] == losses
 
 
 @given(st.lists(st.integers(0, 12), max_size=40))

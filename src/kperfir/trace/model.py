@@ -113,8 +113,13 @@ class LaunchTrace:
         return sum(len(c.payload) % self.kernel.layout.cta_bytes for c in self.recorded.chunks)
 
     @property
+    def cut(self) -> dict[int, int]:
+        """Region id -> ends whose start the ring overwrote."""
+        return self.spans.cut
+
+    @property
     def unpaired(self) -> dict[int, int]:
-        """Region id -> records without partner."""
+        """Region id -> other records without partner."""
         return self.spans.unpaired
 
     @property

@@ -39,7 +39,8 @@ class Spans:
         depth: spans that are open around it in its warp.
         start, end: clock; equal for a mark. busy: its parts' lengths added up.
         pieces: parts it consists of; 0 for a mark.
-        unpaired: region id -> records without partner.
+        cut: region id -> ends whose start the ring overwrote.
+        unpaired: region id -> other records without partner.
         headless: region id -> pieces whose instance began before the oldest kept record.
         unknown_sites: records of a site that the table does not have.
     """
@@ -55,6 +56,7 @@ class Spans:
     pieces: I64
     ambiguous: Flags
     parts: Parts
+    cut: dict[int, int]
     unpaired: dict[int, int]
     headless: dict[int, int]
     unknown_sites: int
@@ -76,6 +78,8 @@ def pair(records: Records, table: Table) -> Spans:
     starts, ends = _partners(group, opens, mark)
     single = np.ones(len(row), np.bool_)
     single[starts], single[ends], single[mark] = False, False, False
+    wrapped = (records.written > records.kept)[row, warp]
+    cut = single & wrapped & ~opens
     depth = _depth(len(row), starts, ends)
 
     # From here on parts: (start, end) of every pair and mark, an instance's pieces side by side.
@@ -105,7 +109,8 @@ def pair(records: Records, table: Table) -> Spans:
         pieces=_reduce(np.add, (~mark[starts]).astype(np.int64), heads)[by_time],
         ambiguous=_reduce(np.add, (doubt[starts] | doubt[ends]).astype(np.int64), heads)[by_time] > 0,
         parts=Parts(place[np.cumsum(opener) - 1], clock[starts], clock[ends]),
-        unpaired=_counts(region[single]),
+        cut=_counts(region[cut]),
+        unpaired=_counts(region[single & ~cut]),
         headless=_counts(headless),
         unknown_sites=int((~known).sum()),
     )

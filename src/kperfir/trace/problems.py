@@ -39,7 +39,7 @@ def _lost_records(launch: LaunchTrace) -> list[Problem]:
     where, slots, found = _where(launch), launch.kernel.layout.slots, []
     if launch.kept < launch.written:
         lost = launch.written - launch.kept
-        what = f"{lost} of {launch.written} records were overwritten: a warp's ring holds {slots}."
+        what = f"{lost} of {launch.written} records were overwritten: a warp's ring holds {slots}.{_cut(launch)}"
         found.append(Problem("overwritten", where, what, "Ask for more slots to keep them.", lost))
     for region, count in launch.unpaired.items():
         what = f"{count} records of region '{_name(launch, region)}' have no partner."
@@ -53,6 +53,13 @@ def _lost_records(launch: LaunchTrace) -> list[Problem]:
             Problem("unknown-site", where, what, "They are left out; please report this.", launch.unknown_sites)
         )
     return found
+
+
+def _cut(launch: LaunchTrace) -> str:
+    if not launch.cut:
+        return ""
+    regions = ", ".join(f"'{_name(launch, region)}' {count}" for region, count in launch.cut.items())
+    return f" Spans whose start is among them are left out: {regions}."
 
 
 def _doubts(launch: LaunchTrace) -> list[Problem]:
