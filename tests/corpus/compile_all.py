@@ -75,7 +75,7 @@ def _checked(stage: Any, trips: list[bool]) -> Any:
     def run(source: Any, metadata: Any) -> Any:
         module = stage(source, metadata)
         text = generic_text(module)
-        trips.append(print_module(read_module(text)) == text)
+        trips.append(all(print_module(read_module(text, values)) == text for values in (True, False)))
         return module
 
     return run
