@@ -87,7 +87,7 @@ class Launches:
         self._drains: dict[int, Drain] = {}
         self._limits: dict[int, DeviceLimits] = {}
         self._seen: dict[tuple[int, int], _Seen] = {}
-        self._twins: set[int] = set()
+        self._twins: dict[int, Any] = {}  # by id; kept, because the id of one that is gone can come again
         self._reported: set[Problem] = set()
         self._lock = threading.Lock()
         self._kernels = 0
@@ -201,7 +201,7 @@ class Launches:
             if seen.twin is None:
                 seen.twin = instrument(seen.kernel, self._plan, self._device_limits(seen.device))
                 if seen.twin.kernel is not None:
-                    self._twins.add(id(seen.twin.kernel))
+                    self._twins[id(seen.twin.kernel)] = seen.twin.kernel
                 for problem in seen.twin.problems:
                     self._writer.write(problem)
             return seen.twin
