@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
@@ -14,7 +15,6 @@ import pyarrow as pa
 from kperfir.capture.schema import FORMAT_VERSION, End, Kernel, Launch, Message, Problem, Session, Tally
 from kperfir.capture.writer import FORMAT_NAME, SCHEMA
 from kperfir.errors import CaptureError
-from kperfir.records import Table
 
 _INT64 = range(-(1 << 63), 1 << 63)
 _KINDS: dict[str, type[Message]] = {m.kind: m for m in (Session, Kernel, Launch, Problem, Tally, End)}
@@ -189,9 +189,8 @@ def _message(place: Path, kind: str, info: str, problems: list[Problem]) -> Mess
         return None
     try:
         message = known.from_json(info)
-        _check_type(message, known, kind)
-        if isinstance(message, Kernel):
-            _check_table(message.table)
+        if not _fits(message, known) or (isinstance(message, Kernel) and not _is_sound(message)):
+            raise ValueError("its fields do not fit together")
         return message
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         what = f"A message of kind '{kind}' cannot be read: {error}."
@@ -199,20 +198,35 @@ def _message(place: Path, kind: str, info: str, problems: list[Problem]) -> Mess
         return None
 
 
-def _check_type(value: Any, hint: Any, name: str) -> None:
-    """Raise TypeError where JSON gave a field another type than its dataclass declares."""
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether a value that came from JSON is what its dataclass declares; NumPy holds 64-bit integers."""
     origin, inside = get_origin(hint), get_args(hint)
-    if is_dataclass(hint):
-        for field, of in _hints(hint):
-            _check_type(getattr(value, field), of, f"{name}.{field}")
-    elif origin is tuple and type(value) is tuple:
-        ...
+    if isinstance(hint, type) and is_dataclass(hint):
+        return all(_fits(getattr(value, name), of) for name, of in _declared(hint))
+    if origin is Literal:
+        return value in inside
+    if origin is UnionType:
+        return any(_fits(value, of) for of in inside)
+    if origin is dict:
+        return type(value) is dict and all(_fits(k, inside[0]) and _fits(v, inside[1]) for k, v in value.items())
+    if origin is tuple and type(value) is tuple:
+        each = inside[:1] * len(value) if inside[-1] is Ellipsis else inside
+        return len(value) == len(each) and all(map(_fits, value, each))
+    return type(value) is hint and (hint is not int or value in _INT64)
 
 
 @cache
-def _hints(kind: type) -> tuple[tuple[str, Any], ...]:
+def _declared(kind: type) -> tuple[tuple[str, Any], ...]:
     hints = get_type_hints(kind)
     return tuple((f.name, hints[f.name]) for f in fields(kind))
+
+
+def _is_sound(kernel: Kernel) -> bool:
+    """Whether ids are places in the table, a region's parent comes before it, and a block has a size."""
+    regions, sites = kernel.table.regions, kernel.table.sites
+    nested = all(r.id == at and (r.parent is None or r.parent in range(at)) for at, r in enumerate(regions))
+    placed = all(s.id == at and s.region in range(len(regions)) for at, s in enumerate(sites))
+    return nested and placed and kernel.layout.cta_bytes in _INT64
 
 
 def _launches(parts: list[tuple[Launch, memoryview]]) -> tuple[Recorded, ...]:

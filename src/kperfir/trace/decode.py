@@ -49,7 +49,7 @@ class Headers:
 
     Attributes:
         start_time_ns, end_time_ns: global time.
-        finished: whether the CTA reached its end; only then are its end and counts known.
+        finished: whether the CTA reached its end, after its start; only then are its end and counts known.
     """
 
     cta: I64
@@ -161,14 +161,17 @@ def _long(low: I64, high: I64) -> I64:
 
 
 def _headers(blocks: _Blocks) -> Headers:
+    clocks = blocks.long_column(START_CLOCK_OFFSET), blocks.long_column(END_CLOCK_OFFSET)
+    times_ns = blocks.long_column(START_TIME_OFFSET), blocks.long_column(END_TIME_OFFSET)
+    ordered = np.all([(start >= 0) & (start <= end) for start, end in (clocks, times_ns)], axis=0)
     return Headers(
         cta=blocks.column(CTA_OFFSET),
         sm=blocks.column(SM_OFFSET),
-        start_clock=blocks.long_column(START_CLOCK_OFFSET),
-        start_time_ns=blocks.long_column(START_TIME_OFFSET),
-        end_clock=blocks.long_column(END_CLOCK_OFFSET),
-        end_time_ns=blocks.long_column(END_TIME_OFFSET),
-        finished=blocks.column(STATE_OFFSET) == STATE_FINISHED,
+        start_clock=clocks[0],
+        start_time_ns=times_ns[0],
+        end_clock=clocks[1],
+        end_time_ns=times_ns[1],
+        finished=(blocks.column(STATE_OFFSET) == STATE_FINISHED) & ordered,
     )
 
 

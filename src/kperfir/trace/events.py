@@ -22,7 +22,7 @@ EVENTS = pa.schema(
         ("region", _NAME),
         ("role", _NAME),
         ("cta", pa.int64()),
-        ("sm", pa.int32()),
+        ("sm", pa.int64()),
         ("warp", pa.int32()),
         ("instance", pa.int64()),
         ("depth", pa.int32()),

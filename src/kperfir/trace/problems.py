@@ -30,7 +30,7 @@ def _lost_ctas(launch: LaunchTrace) -> list[Problem]:
         what = f"{launch.missing_ctas} of {ctas} CTAs left no header: they never ran, or the capture was cut."
         found.append(Problem("missing-ctas", where, what, "", launch.missing_ctas))
     if launch.unfinished_ctas:
-        what = f"{launch.unfinished_ctas} of {ctas} CTAs did not reach their end; their records are left out."
+        what = f"{launch.unfinished_ctas} of {ctas} CTAs did not reach their end, or have a broken header; their records are left out."
         found.append(Problem("unfinished-ctas", where, what, "", launch.unfinished_ctas))
     return found
 
