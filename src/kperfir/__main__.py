@@ -1,6 +1,6 @@
 """`python -m kperfir`."""
 
-from kperfir.cli import main
+from kperfir.cli.app import main
 
 if __name__ == "__main__":
     main()

@@ -77,7 +77,7 @@ class Plan:
         if regions is None or regions == "none":
             regions = ()
         if isinstance(regions, str):
-            regions = tuple(filter(None, regions.replace(",", "+").split("+")))
+            regions = tuple(rule.strip() for rule in regions.replace(",", "+").split("+"))
         try:
             count = int(slots)
         except ValueError:

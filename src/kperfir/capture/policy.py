@@ -44,8 +44,9 @@ class Policy:
     exclude: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.first < 0 or self.every < 0 or self.limit_bytes < 0:
-            raise PlanError("Bounds of a recording cannot be negative.", "Use 0 or more.")
+        for name in ("first", "every", "limit_bytes"):
+            if getattr(self, name) < 0:
+                raise PlanError(f"{name} is {getattr(self, name)}, and cannot be negative.", "Use 0 or more.")
 
     def wants(self, name: str) -> bool:
         """Whether kernels of this name are recorded at all."""

@@ -1,0 +1,35 @@
+"""The command `kperfir`: its commands together."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from kperfir.cli.doctor import doctor
+from kperfir.cli.read import export, report
+from kperfir.cli.record import record
+from kperfir.errors import KperfError
+
+app = typer.Typer(
+    name="kperfir",
+    help="See where every warp of a Triton or Gluon kernel spends its cycles.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command(
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
+)(record)
+app.command()(report)
+app.command()(export)
+app.command()(doctor)
+
+
+def main() -> None:
+    """Entry point: an error meant for the user is one line; anything else keeps its traceback."""
+    try:
+        app(prog_name="kperfir")
+    except KperfError as error:
+        print(f"kperfir: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)

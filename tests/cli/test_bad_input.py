@@ -1,0 +1,153 @@
+"""The command line with input nobody should give it: one sentence, an exit code, no traceback of ours."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import kperfir as kp
+from kperfir.capture.device.driver import driver_present
+
+DATA = Path(__file__).parents[1] / "data"
+GOOD = DATA / "softmax.kperf"
+without_gpu = pytest.mark.skipif(driver_present(), reason="the interpreter path is for machines without a GPU")
+
+
+def kperfir(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
+    environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
+    command = [sys.executable, "-m", "kperfir", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, env=environment, cwd=folder, check=False)
+
+
+def refused(done: subprocess.CompletedProcess[str], *words: str) -> None:
+    """One sentence on standard error and what to do; nothing else."""
+    assert done.returncode == 1, (done.returncode, done.stderr)
+    assert done.stderr.startswith("kperfir: ") and done.stderr.count("\n") == 1, done.stderr
+    assert not done.stdout
+    for word in words:
+        assert word in done.stderr, done.stderr
+
+
+def broken(folder: Path) -> dict[str, Path]:
+    files = {name: folder / f"{name}.kperf" for name in ("empty", "text", "head", "newer", "none")}
+    files["empty"].touch()
+    files["text"].write_text("hello\n" * 100)
+    files["head"].write_bytes(GOOD.read_bytes()[:1000])
+    files["newer"].write_bytes(
+        GOOD.read_bytes().replace(b"version", b"version").replace(b"kperfir-capture", b"kperfir-gapture")
+    )
+    (folder / "folder").mkdir()
+    return files | {"folder": folder / "folder", "below a file": GOOD / "x.kperf"}
+
+
+@pytest.mark.parametrize("command", ["report", "export"])
+def test_captures_that_cannot_be_read(command: str, tmp_path: Path) -> None:
+    for path in broken(tmp_path).values():
+        refused(kperfir(command, path, folder=tmp_path), str(path))
+
+
+@pytest.mark.parametrize("place", ["no/such/folder/x.json", f"{GOOD}/x.json", ".", "x.pdf", "x"])
+def test_exports_that_cannot_be_written(place: str, tmp_path: Path) -> None:
+    refused(kperfir("export", GOOD, "-o", place, folder=tmp_path))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("suffix", ["json", "json.gz", "csv", "parquet", "arrow"])
+def test_exports_onto_a_full_disk(suffix: str, tmp_path: Path) -> None:
+    (tmp_path / f"x.{suffix}").symlink_to("/dev/full")
+    refused(kperfir("export", GOOD, "-o", f"x.{suffix}", folder=tmp_path), f"x.{suffix} cannot be written")
+
+
+@without_gpu
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        (["--regions", "lod"], "lod"),
+        (["--regions", ""], "rule"),
+        (["--buffer", "stack"], "stack"),
+        (["--slots", "3"], "3"),
+        (["--slots", "-4"], "-4"),
+        (["--first", "-1"], "-1"),
+        (["--every", "-1"], "-1"),
+        (["--limit", "-1"], "limit"),
+        (["-o", "no/such/folder/x.kperf"], "no/such/folder"),
+        (["-o", f"{GOOD}/x.kperf"], "x.kperf"),
+    ],
+)
+def test_options_that_make_no_sense(options: list[str], word: str, tmp_path: Path) -> None:
+    script = tmp_path / "program.py"
+    script.write_text("print('ran')")
+    done = kperfir("record", *options, script, folder=tmp_path)
+    assert done.returncode in (1, 2) and "Traceback" not in done.stderr, done.stderr
+    assert word in done.stderr.splitlines()[-1], done.stderr
+    assert "ran" not in done.stdout
+    assert [p.name for p in tmp_path.iterdir()] == ["program.py"]
+
+
+@without_gpu
+@pytest.mark.parametrize(
+    ("program", "code"),
+    [("raise ValueError('mine')", 1), ("import sys; sys.exit('no')", 1), ("import sys; sys.exit(3)", 3), ("1 +", 1)],
+)
+def test_a_program_that_fails_fails_as_without_kperfir(program: str, code: int, tmp_path: Path) -> None:
+    script = tmp_path / "program.py"
+    script.write_text(program)
+    done = kperfir("record", script, folder=tmp_path)
+    plain = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
+    assert done.returncode == plain.returncode == code
+    assert done.stderr.splitlines()[-1] == plain.stderr.splitlines()[-1] if plain.stderr else not plain.stderr
+    assert kp.load(tmp_path / "run.kperf").captures[0].complete
+
+
+@without_gpu
+def test_a_program_that_dies_leaves_a_capture_that_says_so(tmp_path: Path) -> None:
+    script = tmp_path / "program.py"
+    script.write_text("import os; os._exit(4)")
+    assert kperfir("record", script, folder=tmp_path).returncode == 4
+    assert "truncated" in [p.code for p in kp.load(tmp_path / "run.kperf").problems()]
+
+
+@without_gpu
+def test_a_module_and_its_arguments(tmp_path: Path) -> None:
+    (tmp_path / "tool.py").write_text("import sys; print(__name__, sys.argv[1:])")
+    done = kperfir("record", "-m", "tool", "-o", "mine", "--help", folder=tmp_path)
+    assert done.stdout == "__main__ ['-o', 'mine', '--help']\n", done.stderr
+    missing = kperfir("record", "-m", "no_such_module", folder=tmp_path)
+    assert missing.returncode in (1, 2) and "no_such_module" in missing.stderr.splitlines()[-1]
+
+
+@without_gpu
+def test_a_child_that_does_not_use_triton_costs_nothing(tmp_path: Path) -> None:
+    """Neither a capture nor an import of what only the command needs."""
+    child = "import sys; print(sorted({'typer', 'rich', 'triton', 'kperfir', 'numpy'} & set(sys.modules)))"
+    (tmp_path / "program.py").write_text(f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {child!r}])")
+    done = kperfir("record", "program.py", folder=tmp_path)
+    assert done.stdout == "[]\n", done.stderr
+    assert [p.name for p in tmp_path.glob("*.kperf")] == ["run.kperf"]
+
+
+@without_gpu
+def test_a_child_that_uses_triton_does_not_load_the_command_line(tmp_path: Path) -> None:
+    child = "import sys, triton; print(sorted({'typer', 'rich'} & set(sys.modules)))"
+    (tmp_path / "program.py").write_text(f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {child!r}])")
+    done = kperfir("record", "program.py", folder=tmp_path)
+    assert done.stdout == "[]\n", done.stderr
+    assert len(list(tmp_path.glob("*.kperf"))) == 2
+
+
+@pytest.mark.parametrize("command", [[], ["report", "--help"], ["export", "--help"], ["record", "--help"]])
+def test_help(command: list[str], tmp_path: Path) -> None:
+    done = kperfir(*command, folder=tmp_path)
+    assert "Usage: kperfir" in done.stdout + done.stderr and "Traceback" not in done.stderr
+
+
+def test_doctor_gives_a_verdict_on_everything(tmp_path: Path) -> None:
+    done = kperfir("doctor", folder=tmp_path)
+    assert "Traceback" not in done.stderr
+    for word in ("Python", "Triton", "torch", "GPU"):
+        assert word.lower() in done.stdout.lower()
