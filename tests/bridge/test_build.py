@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -53,6 +54,19 @@ def test_scope_and_rules_are_in_table_and_metadata() -> None:
     assert built.kernel.asm["ptx"].count("%clock;") == len(built.table.sites) == 8
     assert built.kernel.metadata.profile_scratch_size == built.layout.cta_bytes
     assert built.kernel.metadata.shared >= built.layout.warps * built.layout.ring_bytes
+
+
+@pytest.mark.parametrize("regions", [("auto",), ()])
+def test_scopes_are_found_where_the_program_wants_no_line_info(
+    regions: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Triton then makes operations without locations, in which scopes travel."""
+    expected = compile_instrumented(source(), H100, {}, Request(regions))
+    monkeypatch.setenv("TRITON_DISABLE_LINE_INFO", "1")
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "another"))
+    found = compile_instrumented(source(), H100, {}, Request(regions))
+    assert (found.table, found.findings) == (expected.table, expected.findings)
+    assert os.environ["TRITON_DISABLE_LINE_INFO"] == "1"
 
 
 def test_no_binary_is_stale() -> None:

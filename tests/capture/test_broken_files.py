@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 
+import handmade
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import kperfir as kp
+from kperfir.capture.schema import Session
+from kperfir.capture.writer import SCHEMA
 from kperfir.errors import CaptureError, KperfError
 
 DATA = Path(__file__).parents[1] / "data"
 NAMES = ("softmax.kperf", "layernorm.kperf")
 WHOLE = {name: (DATA / name).read_bytes() for name in NAMES}
-SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+SETTINGS = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def use(path: Path) -> list[str]:
@@ -92,3 +97,56 @@ def _read_or_refused(path: Path, data: bytes) -> None:
         use(path)
     except KperfError as error:
         assert path.name in error.what, error
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_file_that_is_cut_between_batches(name: str, tmp_path: Path) -> None:
+    ends = _batch_ends(DATA / name)
+    assert len(ends) > 4
+    for number, end in enumerate(ends):
+        path = tmp_path / name
+        path.write_bytes(WHOLE[name][:end])
+        if number == 0:  # the schema alone
+            with pytest.raises(CaptureError, match="ends before its first message"):
+                use(path)
+        else:
+            assert ("truncated" in use(path)) == (number < len(ends) - 1)
+
+
+def _batch_ends(path: Path) -> list[int]:
+    """Where the schema and each batch end."""
+    source = pa.memory_map(str(path))
+    stream = pa.ipc.open_stream(source)
+    ends = [source.tell(), *[source.tell() for _ in stream]]
+    return [*ends[:-1], path.stat().st_size]
+
+
+def test_a_batch_with_offsets_out_of_bounds_is_left_out(tmp_path: Path) -> None:
+    """Arrow itself would read beyond its buffers."""
+    good = [["session"], [0], [Session("gpu", "regions=auto").to_json()], [b""]]
+    path = tmp_path / "a.kperf"
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, SCHEMA) as stream:
+        stream.write_batch(pa.record_batch(good, schema=SCHEMA))
+        stream.write_batch(pa.record_batch([["end"], [0], ["{}"], [bytes(777)]], schema=SCHEMA))
+        stream.write_batch(pa.record_batch([[None], [None], [None], [None]], schema=SCHEMA))
+    data = path.read_bytes()
+    path.write_bytes(data.replace(struct.pack("<qq", 0, 777), struct.pack("<qq", 0, 1 << 40)))
+    assert path.read_bytes() != data
+    assert use(path) == ["unreadable", "truncated"]
+    assert "Batch 1 " in kp.load(path).problems()[0].what
+
+
+@given(words=st.lists(st.tuples(st.integers(0, 17), st.integers(0, 2**32 - 1)), min_size=1, max_size=8))
+@SETTINGS
+def test_headers_with_any_words_in_them(words: list[tuple[int, int]], tmp_path: Path) -> None:
+    data = bytearray(handmade.block(handmade.LAYOUT, warps=[handmade.span(1100, 1900, (1200, 1300))] * 2))
+    for at, word in words:
+        struct.pack_into("<I", data, 4 * at, word)
+    launches = [(handmade.launch(0, 2), bytes(data) * 2), (handmade.launch(0, 2), bytes(data))]
+    use(handmade.write(tmp_path / "a.kperf", launches))
+
+
+def test_more_ctas_than_the_launch_has_are_said(tmp_path: Path) -> None:
+    data = handmade.block(handmade.LAYOUT, warps=[handmade.span(1100, 1900)] * 2, times_ns=(0, 500_000))
+    trace = kp.load(handmade.write(tmp_path / "a.kperf", [(handmade.launch(0, 1), data)] * 3))
+    assert [(p.code, p.count) for p in trace.problems() if "ctas" in p.code] == [("extra-ctas", 2)]

@@ -7,13 +7,28 @@ import subprocess
 import sys
 from pathlib import Path
 
+import handmade
 import pytest
 
 import kperfir as kp
 from kperfir.capture.device.driver import driver_present
+from kperfir.capture.schema import Kernel
+from kperfir.records import Region, Table
 
 DATA = Path(__file__).parents[1] / "data"
 GOOD = DATA / "softmax.kperf"
+WORK = """
+import torch, triton, triton.language as tl
+
+@triton.jit
+def add(x, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.store(x + at, tl.load(x + at) + 1)
+
+def work(n):
+    for _ in range(n):
+        add[(1,)](torch.zeros(16), 16)
+"""
 without_gpu = pytest.mark.skipif(driver_present(), reason="the interpreter path is for machines without a GPU")
 
 
@@ -33,13 +48,10 @@ def refused(done: subprocess.CompletedProcess[str], *words: str) -> None:
 
 
 def broken(folder: Path) -> dict[str, Path]:
-    files = {name: folder / f"{name}.kperf" for name in ("empty", "text", "head", "newer", "none")}
+    files = {name: folder / f"{name}.kperf" for name in ("empty", "text", "head", "none")}
     files["empty"].touch()
     files["text"].write_text("hello\n" * 100)
     files["head"].write_bytes(GOOD.read_bytes()[:1000])
-    files["newer"].write_bytes(
-        GOOD.read_bytes().replace(b"version", b"version").replace(b"kperfir-capture", b"kperfir-gapture")
-    )
     (folder / "folder").mkdir()
     return files | {"folder": folder / "folder", "below a file": GOOD / "x.kperf"}
 
@@ -151,3 +163,60 @@ def test_doctor_gives_a_verdict_on_everything(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
     for word in ("Python", "Triton", "torch", "GPU"):
         assert word.lower() in done.stdout.lower()
+
+
+@without_gpu
+@pytest.mark.parametrize("program", [["none.py"], ["-m", "no_such_package.part"]])
+def test_a_program_that_is_not_there_leaves_an_earlier_capture(program: list[str], tmp_path: Path) -> None:
+    (tmp_path / "run.kperf").write_bytes(b"earlier")
+    refused(kperfir("record", *program, folder=tmp_path), f"There is no {'module' if len(program) > 1 else 'script'}")
+    assert (tmp_path / "run.kperf").read_bytes() == b"earlier"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_standard_output_that_is_full() -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "kperfir", "report", GOOD],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1 and "Standard output cannot be written: No space left" in done.stderr
+
+
+def test_a_report_where_standard_output_cannot_spell_a_name(tmp_path: Path) -> None:
+    table = Table((Region(0, "Größe", origin="scope", file="\udcff.py", line=1),), handmade.TABLE.sites[:2])
+    kernel = Kernel(0, "add", "hash", "cuda:90", handmade.LAYOUT, table)
+    block = handmade.block(handmade.LAYOUT, warps=[handmade.span(1100, 1900)])
+    path = handmade.write(tmp_path / "a.kperf", [(handmade.launch(0, 1), block)], kernel)
+    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
+    command = [sys.executable, "-m", "kperfir", "report", str(path)]
+    done = subprocess.run(command, capture_output=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    assert rb"Gr\xf6\xdfe" in done.stdout and rb"\udcff.py:1" in done.stdout
+
+
+@without_gpu
+@pytest.mark.parametrize("method", ["spawn", "forkserver", "fork"])
+def test_workers_of_multiprocessing_close_captures_of_their_own(method: str, tmp_path: Path) -> None:
+    (tmp_path / "work.py").write_text(WORK)
+    (tmp_path / "program.py").write_text(
+        "import multiprocessing, work\n"
+        "if __name__ == '__main__':\n"
+        "    work.work(1)\n"
+        f"    process = multiprocessing.get_context({method!r}).Process\n"
+        "    workers = [process(target=work.work, args=(n,)) for n in (2, 3)]\n"
+        "    for worker in workers: worker.start()\n"
+        "    for worker in workers: worker.join()\n"
+        "    work.work(4)\n"
+    )
+    done = kperfir("record", "--first", 99, "program.py", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    captures = kp.load(tmp_path).captures
+    assert sorted(len(c.launches) for c in captures) == [2, 3, 5]
+    assert all(c.complete for c in captures)
+    assert len({c.session.process_id for c in captures}) == 3
+    assert sorted(c.tally["add"]["recorded"] for c in captures) == [2, 3, 5]

@@ -7,6 +7,9 @@ from typing import Any
 import triton
 import triton.language as tl
 from triton.compiler import ASTSource
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon._runtime import GluonASTSource
 
 import kperfir.language as kl
 
@@ -18,6 +21,13 @@ def normalised(row):
         with kl.scope("exponential"):
             row = tl.exp(row - top)
     return row / tl.sum(row, 0)
+
+
+@triton.jit(noinline=True)
+def called(value):
+    with kl.scope("called"):
+        value = tl.sqrt(value)
+    return value
 
 
 @triton.jit
@@ -38,11 +48,43 @@ def rows(x, out, n, flag, BLOCK: tl.constexpr):
     for _ in tl.static_range(2):
         with kl.scope("unrolled"):
             total += tl.load(out + at)
+    left = n
+    while left > 1:
+        with kl.scope("outer"), kl.scope("inner"):
+            total += tl.load(x + at + left)
+        left = left // 2
+    if flag > 9:
+        kl.mark("early")
+        return
     with kl.scope("store"):
-        tl.store(out + at, total)
+        tl.store(out + at, total * called(tl.sum(total, 0)))
+
+
+@gluon.jit
+def scaled(value, scale):
+    with kl.scope("scaled"):
+        value = value * scale
+    return value
+
+
+@gluon.jit
+def gluon_rows(x, out, n, BLOCK: gl.constexpr):
+    layout: gl.constexpr = gl.BlockedLayout([4], [32], [4], [0])
+    at = gl.program_id(0) * n * BLOCK + gl.arange(0, BLOCK, layout)
+    kl.mark("start")
+    for i in range(n):
+        kl.enter("load")
+        value = gl.load(x + at + i * BLOCK)
+        kl.exit("load")
+        gl.store(out + at + i * BLOCK, scaled(value, 1.5))
 
 
 def words_cases() -> dict[str, tuple[ASTSource, dict[str, Any]]]:
     """Name -> source and options."""
-    signature = {"x": "*fp32", "out": "*fp32", "n": "i32", "flag": "i32", "BLOCK": "constexpr"}
-    return {"words": (ASTSource(rows, signature, {(4,): 1024}, {(0,): [["tt.divisibility", 16]]}), {"num_warps": 4})}
+    signature = {"x": "*fp32", "out": "*fp32", "n": "i32", "BLOCK": "constexpr"}
+    divisible = {(0,): [["tt.divisibility", 16]]}
+    triton_rows = ASTSource(rows, signature | {"flag": "i32"}, {(4,): 1024}, divisible)
+    return {
+        "words": (triton_rows, {"num_warps": 4}),
+        "gluon words": (GluonASTSource(gluon_rows, signature, {(3,): 512}, divisible), {"num_warps": 4}),
+    }

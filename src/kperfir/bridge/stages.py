@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -38,6 +39,7 @@ from kperfir.passes.scopes import Scope, has_markers, tag_scopes
 from kperfir.records import Layout
 
 METADATA = "kperf"
+_NO_LINES = "TRITON_DISABLE_LINE_INFO"
 _BACKENDS = ("nvidia", "amd")
 
 
@@ -69,7 +71,7 @@ def instrumenting(request: Request) -> Iterator[Compile]:
     other threads go through untouched; instrumented ones come one after another.
     """
     compile_ = Compile(request)
-    with _lock, _hooked(), _proxied():
+    with _lock, _located(), _hooked(), _proxied():
         token = _compile.set(compile_)
         emitting = language.emitting.set(True)
         try:
@@ -77,6 +79,17 @@ def instrumenting(request: Request) -> Iterator[Compile]:
         finally:
             language.emitting.reset(emitting)
             _compile.reset(token)
+
+
+@contextmanager
+def _located() -> Iterator[None]:
+    """Scopes travel as locations, so Triton must keep them, whatever the program asked for its own kernels."""
+    before = os.environ.pop(_NO_LINES, None)
+    try:
+        yield
+    finally:
+        if before is not None:
+            os.environ[_NO_LINES] = before
 
 
 @contextmanager

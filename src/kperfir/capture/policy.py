@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import os
 import threading
 from collections import Counter, defaultdict
 from dataclasses import dataclass
@@ -63,18 +64,26 @@ class Policy:
 
 
 class LaunchTally:
-    """Counts launches by kernel name and outcome; safe in threads."""
+    """Counts launches by kernel name and outcome; safe in threads. A forked process counts its own."""
 
     def __init__(self) -> None:
+        self._reset()
+
+    def _reset(self) -> None:
+        self._process = os.getpid()
         self._lock = threading.Lock()
         self._counts: dict[str, Counter[str]] = defaultdict(Counter)
 
     def add(self, name: str, outcome: Outcome) -> None:
         """Count one launch."""
+        if os.getpid() != self._process:
+            self._reset()
         with self._lock:
             self._counts[name][outcome] += 1
 
     def snapshot(self) -> dict[str, dict[str, int]]:
         """The counts so far, as `schema.Tally` holds them."""
+        if os.getpid() != self._process:
+            self._reset()
         with self._lock:
             return {name: dict(counts) for name, counts in self._counts.items()}

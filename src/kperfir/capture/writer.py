@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
+from dataclasses import replace
+from multiprocessing import util
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
 
 import pyarrow as pa
 
-from kperfir.capture.schema import FORMAT_VERSION, Message
+from kperfir.capture.schema import FORMAT_VERSION, End, Kernel, Message, Session
 from kperfir.errors import CaptureError
 
 FORMAT_NAME = "kperfir-capture"
@@ -27,6 +30,9 @@ class CaptureWriter:
     failed write closes the file, later messages are counted in `dropped`, and
     `failure` holds the error.
 
+    A forked process inherits the writer but not the file: its first message opens a
+    capture of its own beside this one, with the same descriptions in it.
+
     Raises:
         CaptureError: the file cannot be created.
     """
@@ -35,17 +41,23 @@ class CaptureWriter:
         self.path = Path(path)
         self.dropped = 0
         self.failure: OSError | None = None
-        self._lock = threading.Lock()
+        self._described: list[Session | Kernel] = []
+        self._inherited: list[object] = []
         try:
-            # Buffered, because a bare file may write less than it was given and Arrow does not look.
-            self._file: BinaryIO = self.path.open("wb")
-            self._stream = pa.ipc.new_stream(self._file, SCHEMA)
-            self._file.flush()
+            self._create()
         except OSError as error:
             raise CaptureError(
                 f"The capture file {self.path} cannot be written: {error.strerror or error}.",
                 "Choose another place with -o.",
             ) from None
+
+    def _create(self) -> None:
+        self._process = os.getpid()
+        self._lock = threading.Lock()
+        # Buffered, because a bare file may write less than it was given and Arrow does not look.
+        self._file: BinaryIO = self.path.open("wb")
+        self._stream = pa.ipc.new_stream(self._file, SCHEMA)
+        self._file.flush()
         self._bytes = self._file.tell()
         self._open = True
 
@@ -56,22 +68,43 @@ class CaptureWriter:
 
     def write(self, message: Message, payload: bytes | memoryview = b"") -> None:
         """Append one message, with its scratch blocks if it has any."""
-        number = int(getattr(message, "id", 0))
-        buffer = pa.py_buffer(payload)
-        length = pa.array([0, len(buffer)], pa.int64()).buffers()[1]
-        column = pa.LargeBinaryArray.from_buffers(pa.large_binary(), 1, [None, length, buffer])
-        columns = [pa.array([message.kind]), pa.array([number], pa.int64()), pa.array([message.to_json()]), column]
-        batch = pa.record_batch(columns, schema=SCHEMA)
+        if os.getpid() != self._process:
+            self._leave_parent()
+        batch = _batch(message, payload)
         with self._lock:
             if not self._open:
                 self.dropped += 1
                 return
+            if isinstance(message, (Session, Kernel)):
+                self._described.append(message)
             try:
                 self._stream.write_batch(batch)
                 self._file.flush()
                 self._bytes = self._file.tell()
             except OSError as error:
                 self._fail(error)
+
+    def _leave_parent(self) -> None:
+        """Give this forked process a file of its own; the inherited one is neither written nor closed."""
+        self._inherited += [self._stream, self._file]
+        described, self._described = self._described, []
+        was_open, self.dropped = self._open, 0
+        self.path = self.path.with_name(f"{self.path.stem}.{os.getpid()}.kperf")
+        self._process, self._lock = os.getpid(), threading.Lock()
+        if not was_open:
+            return
+        try:
+            self._create()
+        except OSError as error:
+            self._fail(error)
+        for message in described:
+            self.write(replace(message, process_id=os.getpid()) if isinstance(message, Session) else message)
+        # a worker of multiprocessing ends without unwinding what it inherited
+        util.Finalize(None, self._end, exitpriority=0)
+
+    def _end(self) -> None:
+        self.write(End(0))
+        self.close()
 
     def _fail(self, error: OSError) -> None:
         self.failure = error
@@ -81,7 +114,9 @@ class CaptureWriter:
             self._file.close()
 
     def close(self) -> None:
-        """End the stream; a second call does nothing."""
+        """End the stream; a second call does nothing, nor does one in a forked process that wrote nothing."""
+        if os.getpid() != self._process:
+            return
         with self._lock:
             if not self._open:
                 return
@@ -99,3 +134,12 @@ class CaptureWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _batch(message: Message, payload: bytes | memoryview) -> pa.RecordBatch:
+    number = int(getattr(message, "id", 0))
+    buffer = pa.py_buffer(payload)
+    length = pa.array([0, len(buffer)], pa.int64()).buffers()[1]
+    column = pa.LargeBinaryArray.from_buffers(pa.large_binary(), 1, [None, length, buffer])
+    columns = [pa.array([message.kind]), pa.array([number], pa.int64()), pa.array([message.to_json()]), column]
+    return pa.record_batch(columns, schema=SCHEMA)

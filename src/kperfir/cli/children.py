@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -36,12 +36,19 @@ def followed(capture: Path, options: dict[str, Any]) -> Iterator[None]:
 def start_child() -> None:
     """Open a recording for this process; it is closed when the process ends."""
     import atexit
+    from multiprocessing import util
 
     from kperfir.session import record
 
     request = json.loads(os.environ[VARIABLE])
-    parent = Path(request["capture"])
-    path = parent.with_name(f"{parent.stem}.{os.getpid()}.kperf")
-    session = record(path, **request["options"])
-    session.__enter__()
-    atexit.register(session.__exit__, None, None, None)
+    parent, process = Path(request["capture"]), os.getpid()
+    stack = ExitStack()
+    stack.enter_context(record(parent.with_name(f"{parent.stem}.{process}.kperf"), **request["options"]))
+    atexit.register(stack.close)
+
+    def close_at_end(opened: ExitStack) -> None:
+        if os.getpid() == process:
+            util.Finalize(None, opened.close, exitpriority=0)
+
+    # A worker of a fork server ends without atexit, and forgets the finalizers of before its start.
+    util.register_after_fork(stack, close_at_end)

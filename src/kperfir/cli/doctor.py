@@ -12,6 +12,7 @@ from typing import Literal
 
 import typer
 
+from kperfir.cli.output import say
 from kperfir.errors import KperfError
 
 
@@ -29,7 +30,7 @@ def doctor() -> None:
     """Check Python, Triton, torch, the GPU and kperfir's way into Triton."""
     verdicts = list(_verdicts())
     for verdict in verdicts:
-        print(f"{verdict.state:4}  {verdict.what:12} {verdict.detail}" + (f"  {verdict.cure}" if verdict.cure else ""))
+        say(f"{verdict.state:4}  {verdict.what:12} {verdict.detail}" + (f"  {verdict.cure}" if verdict.cure else ""))
     if any(v.state == "fail" for v in verdicts):
         raise typer.Exit(1)
 

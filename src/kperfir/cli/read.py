@@ -7,12 +7,13 @@ from typing import Annotated
 
 import typer
 
+from kperfir.cli.output import say
 from kperfir.opened import load
 
 
 def report(capture: Annotated[Path, typer.Argument(help="Capture file, or a directory of them.")]) -> None:
     """Print what every region of every kernel took."""
-    print(load(capture).summary())
+    say(str(load(capture).summary()))
 
 
 def export(
@@ -22,4 +23,4 @@ def export(
     ),
 ) -> None:
     """Write a timeline (.json, .json.gz) for Perfetto, or the events (.csv, .parquet, .arrow)."""
-    print(f"kperfir: wrote {load(capture).export(output)}")
+    say(f"kperfir: wrote {load(capture).export(output)}")

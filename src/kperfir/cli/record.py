@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import runpy
 import sys
@@ -35,6 +36,7 @@ def record(
     """Run PROGRAM ARGS... and record every Triton kernel it launches."""
     if not context.args:
         raise ProgramError("No program was given.", "Use: kperfir record [options] script.py ARGS...")
+    _check(context.args[0], module)
     if os.environ.get("TRITON_INTERPRET") != "1" and not driver_present():
         print(_NO_GPU, file=sys.stderr)
         # before anything imports Triton: its own library is decorated at import
@@ -55,12 +57,21 @@ def record(
         _run(context.args, module)
 
 
-def _run(arguments: list[str], module: bool) -> None:
-    program, *rest = arguments
+def _check(program: str, module: bool) -> None:
+    """Before a capture is opened, which would overwrite an earlier one."""
     if not module and not Path(program).is_file():
         raise ProgramError(f"There is no script '{program}'.", "Check the path, or use -m for a module.")
+    if module:
+        sys.path.insert(0, os.getcwd())
+        if importlib.util.find_spec(program.partition(".")[0] or " ") is None:
+            raise ProgramError(f"There is no module '{program}'.", "Check the name, or leave -m out for a script.")
+
+
+def _run(arguments: list[str], module: bool) -> None:
+    program, *rest = arguments
     sys.argv = [program, *rest]
-    sys.path.insert(0, os.getcwd() if module else str(Path(program).resolve().parent))
+    if not module:
+        sys.path.insert(0, str(Path(program).resolve().parent))
     try:
         if module:
             runpy.run_module(program, run_name="__main__", alter_sys=True)

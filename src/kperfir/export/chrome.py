@@ -124,7 +124,7 @@ def _events(launch: LaunchTrace, slices: _Slices, count: int, offset_ns: int, tr
         event["args"] = args[region] | {
             "cta": cta,
             "instance": int(spans.instance[span]),
-            "span_clocks": int(spans.end[span] - spans.start[span]),
+            "span_clocks": int(spans.end[span]) - int(spans.start[span]),
         }
         if spans.ambiguous[span]:
             event["args"]["ambiguous"] = True

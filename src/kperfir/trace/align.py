@@ -157,7 +157,8 @@ def align(headers: Headers, step_ns: int | None, combined: Slope) -> Axis:
 
 def host_axis(headers: Headers) -> Axis:
     """The interpreter's clock counts nanoseconds of the host already."""
-    origin_ns = int(headers.start_clock.min()) if len(headers) else 0
+    starts = headers.start_clock[headers.finished]
+    origin_ns = int(starts.min()) if len(starts) else 0
     anchors = {int(sm): (origin_ns, 0.0) for sm in np.unique(headers.sm)}
     return Axis(origin_ns, "host", 1.0, None, 0.0, 0.0, anchors)
 

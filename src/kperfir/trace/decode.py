@@ -163,7 +163,7 @@ def _long(low: I64, high: I64) -> I64:
 def _headers(blocks: _Blocks) -> Headers:
     clocks = blocks.long_column(START_CLOCK_OFFSET), blocks.long_column(END_CLOCK_OFFSET)
     times_ns = blocks.long_column(START_TIME_OFFSET), blocks.long_column(END_TIME_OFFSET)
-    ordered = np.all([(start >= 0) & (start <= end) for start, end in (clocks, times_ns)], axis=0)
+    ordered = np.all([(start >= 0) & (start <= end + SKEW_CYCLES) for start, end in (clocks, times_ns)], axis=0)
     return Headers(
         cta=blocks.column(CTA_OFFSET),
         sm=blocks.column(SM_OFFSET),

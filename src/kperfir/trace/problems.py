@@ -26,12 +26,15 @@ def _lost_ctas(launch: LaunchTrace) -> list[Problem]:
     if launch.rest_bytes:
         what = f"{launch.rest_bytes} bytes at the end of its data fill no CTA's block."
         found.append(Problem("rest", where, what, "They are left out.", launch.rest_bytes))
-    if launch.missing_ctas:
+    if launch.missing_ctas < 0:
+        what = f"{-launch.missing_ctas} CTAs more than the launch's {ctas} left a header: several launches are mixed."
+        found.append(Problem("extra-ctas", where, what, "", -launch.missing_ctas))
+    if launch.missing_ctas > 0:
         what = f"{launch.missing_ctas} of {ctas} CTAs left no header: they never ran, or the capture was cut."
         found.append(Problem("missing-ctas", where, what, "", launch.missing_ctas))
     if launch.unfinished_ctas:
-        what = f"{launch.unfinished_ctas} of {ctas} CTAs did not reach their end, or have a broken header; their records are left out."
-        found.append(Problem("unfinished-ctas", where, what, "", launch.unfinished_ctas))
+        what = f"{launch.unfinished_ctas} of {ctas} CTAs did not reach their end, or have a broken header."
+        found.append(Problem("unfinished-ctas", where, what, "Their records are left out.", launch.unfinished_ctas))
     return found
 
 
