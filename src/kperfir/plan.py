@@ -1,7 +1,6 @@
 """The plan: what to record and where, as one frozen object.
 
-It is part of the compile cache key, of the kernel's metadata and of the capture
-file, so it is parsed from and printed to one string:
+The capture file holds it printed to one string, from which it can be parsed:
 
     regions=auto;buffer=auto;slots=0
     regions=load+dot;buffer=global;slots=256
@@ -30,7 +29,7 @@ class Plan:
             are recorded whatever this says.
         buffer: memory for the rings; "auto" takes shared memory where it fits
             and occupancy stays as it was, else global memory.
-        slots: records a warp keeps, a power of two; 0 leaves it to kperfir.
+        slots: records a warp keeps, a power of two from 2; 0 leaves it to kperfir.
     """
 
     regions: tuple[str, ...] = ()
@@ -38,15 +37,17 @@ class Plan:
     slots: int = 0
 
     def __post_init__(self) -> None:
+        if "auto" in self.regions and len(self.regions) > 1:
+            what = f"'{'+'.join(self.regions)}' joins auto with other rules."
+            raise PlanError(what, f"Use auto alone, or rules: {', '.join(RULES)}.")
         for rule in self.regions:
             if rule != "auto" and rule not in RULES:
-                raise PlanError(f"'{rule}' is no rule for regions.", f"Use auto, or any of {', '.join(RULES)}.")
+                raise PlanError(f"'{rule}' is no rule for regions.", f"Use auto, none, or any of {', '.join(RULES)}.")
         if self.buffer not in ("auto", "shared", "global"):
             raise PlanError(f"'{self.buffer}' is no buffer.", "Use auto, shared or global.")
-        if self.slots < 0 or self.slots > MAX_SLOTS or self.slots & (self.slots - 1):
-            raise PlanError(
-                f"A ring of {self.slots} slots cannot be made.", f"Use a power of two up to {MAX_SLOTS}, or 0."
-            )
+        if self.slots and (self.slots not in range(2, MAX_SLOTS + 1) or self.slots & (self.slots - 1)):
+            what = f"A ring of {self.slots} slots cannot be made."
+            raise PlanError(what, f"Use a power of two from 2 to {MAX_SLOTS}, or 0.")
 
     def __str__(self) -> str:
         return f"regions={'+'.join(self.regions) or 'none'};buffer={self.buffer};slots={self.slots}"

@@ -60,7 +60,7 @@ class Layout:
 
     Attributes:
         warps: warps that may write, those of all partitions and padding warps.
-        slots: records a warp's ring holds; a power of two.
+        slots: records a warp's ring holds; a power of two from 2, because rings are copied 16 bytes at a time.
         place: memory that holds the ring while the kernel runs.
         record_bytes: 8 (32-bit clock) or 16 (64-bit clock).
     """
@@ -71,7 +71,7 @@ class Layout:
     record_bytes: int = NARROW_RECORD_BYTES
 
     def __post_init__(self) -> None:
-        if self.warps < 1 or self.slots < 1 or self.slots & (self.slots - 1):
+        if self.warps < 1 or self.slots < 2 or self.slots & (self.slots - 1):
             raise ValueError(f"no such layout: {self.warps} warps of {self.slots} slots")
         if self.record_bytes not in (NARROW_RECORD_BYTES, WIDE_RECORD_BYTES):
             raise ValueError(f"no such record: {self.record_bytes} bytes")

@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
+from kperfir.capture.device.driver import driver_present
 from kperfir.capture.policy import LaunchTally, Policy
 from kperfir.capture.schema import End, Problem, Session, Tally
 from kperfir.capture.writer import CaptureWriter
@@ -31,8 +32,8 @@ def record(
     first: int = 3,
     every: int = 100,
     limit_bytes: int = 1 << 30,
-    include: tuple[str, ...] = (),
-    exclude: tuple[str, ...] = (),
+    include: str | tuple[str, ...] = (),
+    exclude: str | tuple[str, ...] = (),
 ) -> Iterator[Path]:
     """Record every Triton kernel that is launched inside.
 
@@ -53,7 +54,7 @@ def record(
         DeviceError: there is no GPU and Triton does not interpret.
     """
     plan = Plan.make(regions, buffer, slots)
-    policy = Policy(first, every, limit_bytes, tuple(include), tuple(exclude))
+    policy = Policy(first, every, limit_bytes, _patterns(include), _patterns(exclude))
     if not _open_session.acquire(blocking=False):
         raise BridgeError("A recording is under way in this process already.", "Close it before starting another.")
     try:
@@ -61,6 +62,10 @@ def record(
             yield file
     finally:
         _open_session.release()
+
+
+def _patterns(patterns: str | tuple[str, ...]) -> tuple[str, ...]:
+    return (patterns,) if isinstance(patterns, str) else tuple(patterns)
 
 
 def _capture_path(path: Path) -> Path:
@@ -72,15 +77,12 @@ def _session(path: Path, plan: Plan, policy: Policy) -> Iterator[Path]:
     import triton
 
     interpreted = bool(triton.knobs.runtime.interpret)
-    if not interpreted and not has_gpu():
-        raise DeviceError(
-            "There is no GPU that Triton can use.",
-            "Set TRITON_INTERPRET=1 before the program imports its kernels, or use `kperfir record`, which does.",
-        )
+    if not interpreted:
+        _check_gpu()
     tally = LaunchTally()
     exit_code: int | None = 0
     with CaptureWriter(path) as writer:
-        writer.write(_message(plan, interpreted))
+        writer.write(_message(plan, "interpreter", "Triton's interpreter") if interpreted else _message(plan))
         try:
             with _launches(interpreted, writer, plan, policy, tally):
                 yield path
@@ -113,23 +115,31 @@ def _launches(
         return InterpretedLaunches(writer, plan, policy, tally)
     from kperfir.bridge.launch import Launches
 
-    return Launches(writer, plan, policy, tally)
+    def on_device() -> None:
+        writer.write(_message(plan, *_device()))
+
+    return Launches(writer, plan, policy, tally, on_device)
 
 
-def has_gpu() -> bool:
-    """Whether Triton has a driver for a GPU here."""
-    from triton.backends import backends
+def _check_gpu() -> None:
+    """Before the capture is opened, which would overwrite an earlier one. CUDA is not touched."""
+    if not driver_present():
+        raise DeviceError(
+            "There is no NVIDIA GPU that kernels can be recorded on.",
+            "Set TRITON_INTERPRET=1 before the program imports its kernels, or use `kperfir record`, which does.",
+        )
+    from kperfir.bridge.launch import check_ready
 
-    return any(backend.driver.is_active() for backend in backends.values())
+    check_ready()
 
 
-def _message(plan: Plan, interpreted: bool) -> Session:
+def _message(plan: Plan, target: str = "", device: str = "") -> Session:
+    """What is recorded; on a GPU target and device are known, and written once more, at the first launch."""
     import triton
 
     torch = sys.modules.get("torch")
-    target, device = ("interpreter", "Triton's interpreter") if interpreted else _device()
     return Session(
-        source="interpreter" if interpreted else "gpu",
+        source="interpreter" if target == "interpreter" else "gpu",
         plan=str(plan),
         target=target,
         device_name=device,

@@ -12,6 +12,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+from triton import knobs
 from triton.compiler import CompiledKernel
 
 import kperfir as kp
@@ -144,7 +145,7 @@ def test_without_memory_the_plain_kernel_runs_and_is_counted(stage: Stage, call:
     assert stage.counts == {"no-buffer": 1}
 
 
-@pytest.mark.parametrize("call", ["record_event", "copy_to_host", "has_passed", "free"])
+@pytest.mark.parametrize("call", ["record_event", "set_context", "copy_to_host", "has_passed"])
 def test_records_that_are_lost_are_reported_and_the_launch_stands(stage: Stage, call: str) -> None:
     stage.twin, stage.device.broken = kernel("twin", stage.ran), (call,)
     with stage.recording():
@@ -152,6 +153,26 @@ def test_records_that_are_lost_are_reported_and_the_launch_stands(stage: Stage, 
     assert stage.ran == ["twin"]
     lost = [p for p in stage.problems if p.code == "lost-launch"]
     assert len(lost) == 1 and "broken device" in lost[0].what
+
+
+def test_memory_that_cannot_be_cleared_is_given_back(stage: Stage) -> None:
+    freed: list[Any] = []
+    stage.twin, stage.device.broken = kernel("twin", stage.ran), ("clear",)
+    stage.device.free = lambda *_: freed.append(1)
+    with stage.recording():
+        stage.launch(kernel("plain", stage.ran))
+    assert (stage.ran, freed) == (["plain"], [1])
+    assert [p.code for p in stage.problems if p.code == "no-buffer"] == ["no-buffer"]
+
+
+def test_a_hook_behind_the_launch_that_fails_does_not_run_the_kernel_twice(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(knobs.runtime, "launch_exit_hook", lambda *_: None)
+    stage.twin = kernel("twin", stage.ran, RuntimeError("Triton Error [CUDA]: raised by a hook"))
+    with stage.recording(), pytest.raises(RuntimeError, match="raised by a hook"):
+        stage.launch(kernel("plain", stage.ran))
+    assert stage.ran == ["twin"]
 
 
 def test_an_empty_grid_is_left_to_triton(stage: Stage) -> None:

@@ -81,6 +81,8 @@ def test_exports_onto_a_full_disk(suffix: str, tmp_path: Path) -> None:
     [
         (["--regions", "lod"], "lod"),
         (["--regions", ""], "rule"),
+        (["--regions", "auto+load"], "auto+load"),
+        (["--slots", "1"], "1"),
         (["--buffer", "stack"], "stack"),
         (["--slots", "3"], "3"),
         (["--slots", "-4"], "-4"),
@@ -220,3 +222,45 @@ def test_workers_of_multiprocessing_close_captures_of_their_own(method: str, tmp
     assert all(c.complete for c in captures)
     assert len({c.session.process_id for c in captures}) == 3
     assert sorted(c.tally["add"]["recorded"] for c in captures) == [2, 3, 5]
+
+
+@without_gpu
+def test_a_recording_replaces_captures_and_nothing_else(tmp_path: Path) -> None:
+    script = tmp_path / "program.py"
+    script.write_text("print('ran')")
+    for output in ("program.py", "data.txt"):
+        (tmp_path / "data.txt").write_text("mine")
+        done = kperfir("record", "-o", output, "program.py", folder=tmp_path)
+        assert done.returncode == 1 and "ran" not in done.stdout and output in done.stderr.splitlines()[-1]
+    assert (script.read_text(), (tmp_path / "data.txt").read_text()) == ("print('ran')", "mine")
+    for _ in range(2):
+        assert kperfir("record", "program.py", folder=tmp_path).stdout == "ran\n"
+
+
+@without_gpu
+def test_a_child_whose_python_has_no_kperfir_runs_on(tmp_path: Path) -> None:
+    (tmp_path / "triton.py").write_text("")
+    child = [
+        sys.executable,
+        "-S",
+        "-c",
+        "import site, sys; sys.path[:0] = sys.argv[1:]; import sitecustomize, triton; print('ran')",
+    ]
+    hook = Path(kp.__file__).parent / "cli" / "child_site"
+    environment = {"KPERFIR_CHILD": "{}", "PATH": os.environ["PATH"]}
+    done = subprocess.run(
+        [*child, str(hook), str(tmp_path)], capture_output=True, text=True, env=environment, check=False
+    )
+    assert done.stdout == "ran\n", done.stderr
+    assert "this child process is not recorded" in done.stderr
+
+
+@without_gpu
+def test_threads_that_outlive_the_script_are_recorded(tmp_path: Path) -> None:
+    (tmp_path / "work.py").write_text(WORK)
+    (tmp_path / "program.py").write_text(
+        "import threading, time, work\nthreading.Thread(target=lambda: (time.sleep(0.5), work.work(2))).start()"
+    )
+    done = kperfir("record", "program.py", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert kp.load(tmp_path / "run.kperf").captures[0].tally == {"add": {"recorded": 2}}

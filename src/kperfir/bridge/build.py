@@ -47,7 +47,7 @@ class Twin:
 
     kernel: Any | None
     table: Table = field(default_factory=lambda: Table((), ()))
-    layout: Layout = field(default_factory=lambda: Layout(1, 1))
+    layout: Layout = field(default_factory=lambda: Layout(1, 2))
     place_reason: str = ""
     plain: Resources = field(default_factory=Resources)
     instrumented: Resources = field(default_factory=Resources)
@@ -111,8 +111,13 @@ def _instrument(plain: Any, plan: Plan, limits: DeviceLimits) -> Twin:
         built = compile_instrumented(plain.src, plain.metadata.target, options, replace(request, place="global"))
         after = _load(built.kernel, limits)
     assert built is not None
-    problems = tuple(Problem(f.code, f"{plain.name}: {f.where}", f.what, f.cure) for f in built.findings)
-    return Twin(built.kernel, built.table, built.layout, reason, before, after, problems)
+    problems = [Problem(f.code, f"{plain.name}: {f.where}", f.what, f.cure) for f in built.findings]
+    if _occupancy_lost(before, after):
+        what = f"With records only {after.ctas_per_sm} of {before.ctas_per_sm} CTAs fit on an SM."
+        problems.append(
+            Problem("occupancy", plain.name, what, "Its times are those of fewer CTAs; record fewer regions.")
+        )
+    return Twin(built.kernel, built.table, built.layout, reason, before, after, tuple(problems))
 
 
 def choose(plan: Plan, plain: Resources, limits: DeviceLimits) -> tuple[Request, str]:

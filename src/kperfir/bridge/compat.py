@@ -83,8 +83,13 @@ def compile_options(kernel: Any) -> dict[str, Any]:
 
 
 def is_launch_failure(error: BaseException) -> bool:
-    """Whether Triton's launcher says that the driver refused a launch (driver.c of its backends); then nothing ran."""
-    return isinstance(error, RuntimeError) and str(error).startswith("Triton Error [")
+    """Whether Triton's launcher says that the driver refused a launch (driver.c of its backends); then nothing ran.
+
+    A hook that runs behind the launch can raise the same, so beside one nobody can tell.
+    """
+    hook = triton.knobs.runtime.launch_exit_hook
+    refused = isinstance(error, RuntimeError) and str(error).startswith("Triton Error [")
+    return refused and not getattr(hook, "calls", hook)
 
 
 def _frozen(value: Any) -> Any:

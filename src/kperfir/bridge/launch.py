@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import threading
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -37,6 +38,17 @@ _STATIC_CURE = (
     "Set TORCHINDUCTOR_USE_STATIC_CUDA_LAUNCHER=0 before torch is imported, as `kperfir record` does. "
     "It ran as it is, without records."
 )
+
+
+def check_ready() -> None:
+    """Check that launches can be recorded here.
+
+    Raises:
+        BridgeError: this Triton does not pass the self-check, or another profiler is active.
+    """
+    compat.check_version()
+    check_conflicts()
+    self_check()
 
 
 @dataclass
@@ -74,21 +86,27 @@ class Launches:
     """Records the launches of this process while it is entered.
 
     Raises:
-        BridgeError: this Triton does not pass the self-check, or another profiler is active.
-        DeviceError: there is no GPU driver.
+        BridgeError: another recording holds what it would replace.
     """
 
-    def __init__(self, writer: CaptureWriter, plan: Plan, policy: Policy, tally: LaunchTally) -> None:
+    def __init__(
+        self,
+        writer: CaptureWriter,
+        plan: Plan,
+        policy: Policy,
+        tally: LaunchTally,
+        on_device: Callable[[], None] = lambda: None,
+    ) -> None:
         self._writer = writer
         self._plan = plan
         self._policy = policy
         self._tally = tally
-        self._driver = Driver()
+        self._on_device = on_device
         self._drains: dict[int, Drain] = {}
         self._limits: dict[int, DeviceLimits] = {}
         self._seen: dict[tuple[int, int], _Seen] = {}
         self._twins: dict[int, Any] = {}  # by id; kept, because the id of one that is gone can come again
-        self._reported: set[Problem] = set()
+        self._reported: set[object] = set()
         self._lock = threading.Lock()
         self._kernels = 0
         self._launches = 0
@@ -96,10 +114,12 @@ class Launches:
         self._stack = ExitStack()
         self._property: property = CompiledKernel.__dict__["run"]
 
+    @functools.cached_property
+    def _driver(self) -> Driver:
+        """Made at the first launch: before it, CUDA is the program's to set up, and to fork without."""
+        return Driver()
+
     def __enter__(self) -> Launches:
-        compat.check_version()
-        check_conflicts()
-        self_check()
         with ExitStack() as stack:
             stack.enter_context(routed())
             stack.enter_context(trials.noticing_trials())
@@ -112,7 +132,7 @@ class Launches:
     def __exit__(self, *_: object) -> None:
         self._open = False
         self._stack.close()
-        for drain in self._drains.values():
+        for drain in list(self._drains.values()):
             drain.close()
 
     # --- what Triton calls
@@ -187,9 +207,18 @@ class Launches:
         drain = self._drain(device)
         size_bytes = twin.layout.cta_bytes * grid.ctas
         if not self._policy.fits(self._writer.bytes_written + drain.in_flight_bytes, size_bytes):
+            self._no_room("file-full", kernel.name, "the capture has reached its limit", size_bytes)
             return "file-full", None
         buffer = drain.allocate(twin.layout, grid.ctas, stream)
-        return ("recorded", _Chosen(seen, twin, drain, buffer, number)) if buffer else ("no-buffer", None)
+        if buffer is None:
+            self._no_room("no-buffer", kernel.name, "there was no device memory for them", size_bytes)
+            return "no-buffer", None
+        return "recorded", _Chosen(seen, twin, drain, buffer, number)
+
+    def _no_room(self, code: str, name: str, why: str, size_bytes: int) -> None:
+        """Said once a kernel; the tally counts how often."""
+        what = f"A launch with {size_bytes / 2**20:.0f} MiB of records was not recorded: {why}."
+        self._report(Problem(code, name, what, "Ask for fewer slots or launches, or a higher limit."), (code, name))
 
     def _seen_of(self, kernel: Any, device: int) -> _Seen:
         with self._lock:
@@ -213,11 +242,11 @@ class Launches:
             seen.twin = replace(seen.twin, kernel=None)
         self._report(not_recorded(seen.kernel.name, error))
 
-    def _report(self, problem: Problem) -> None:
+    def _report(self, problem: Problem, key: object = None) -> None:
         """Write a problem of a kernel the first time it occurs."""
         with self._lock:
-            known = problem in self._reported
-            self._reported.add(problem)
+            known = (key or problem) in self._reported
+            self._reported.add(key or problem)
         if not known:
             self._writer.write(problem)
 
@@ -226,6 +255,8 @@ class Launches:
     def _submit(self, chosen: _Chosen, grid: _Grid, stream: int) -> None:
         seen = chosen.seen
         with self._lock:
+            if self._launches == 0:
+                self._on_device()
             if seen.id < 0:
                 seen.id = self._kernels
                 self._kernels += 1

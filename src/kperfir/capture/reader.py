@@ -87,7 +87,17 @@ def read_captures(path: str | Path) -> tuple[tuple[Capture, ...], tuple[Problem,
             if len(files) == 1 + len(problems):
                 raise
             problems.append(Problem("unreadable-capture", str(file), error.what, error.cure))
+    problems += _children(Path(path))
     return tuple(captures), tuple(problems)
+
+
+def _children(place: Path) -> list[Problem]:
+    """What child processes recorded lies beside a capture, and is not read with it."""
+    beside = sorted(place.parent.glob(f"{place.stem}.[0-9]*.kperf")) if place.is_file() else []
+    if not beside:
+        return []
+    what = f"Child processes recorded as well: {', '.join(f.name for f in beside[:4])}{', ...' if beside[4:] else ''}."
+    return [Problem("children", str(place), what, "Report a folder to see all captures in it together.", len(beside))]
 
 
 def read_capture(path: str | Path) -> Capture:
@@ -117,7 +127,7 @@ def read_capture(path: str | Path) -> Capture:
         what = f"{len(parts) - len(known)} launches are of a kernel that the capture does not describe."
         problems.append(Problem("unreadable", str(place), what, "They are left out.", len(parts) - len(known)))
     launches = _launches(known)
-    return Capture(place, sessions[0], kernels, launches, (*noted, *problems), tally[-1] if tally else {}, complete)
+    return Capture(place, sessions[-1], kernels, launches, (*noted, *problems), tally[-1] if tally else {}, complete)
 
 
 def _messages(place: Path, problems: list[Problem]) -> Iterator[tuple[Message, memoryview]]:

@@ -44,6 +44,7 @@ class CaptureWriter:
         self._described: list[Session | Kernel] = []
         self._inherited: list[object] = []
         try:
+            _check_replaceable(self.path)
             self._create()
         except OSError as error:
             raise CaptureError(
@@ -134,6 +135,16 @@ class CaptureWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _check_replaceable(path: Path) -> None:
+    """A capture may replace a capture, and nothing else."""
+    if not path.is_file() or path.stat().st_size == 0:
+        return
+    with path.open("rb") as file:
+        head = file.read(4096)
+    if FORMAT_NAME.encode() not in head:
+        raise CaptureError(f"{path} exists and is no capture; it was left as it is.", "Choose another place with -o.")
 
 
 def _batch(message: Message, payload: bytes | memoryview) -> pa.RecordBatch:

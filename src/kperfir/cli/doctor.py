@@ -89,10 +89,10 @@ def _profilers() -> str:
 
 
 def _gpu() -> Verdict:
-    from kperfir.session import has_gpu
+    from kperfir.capture.device.driver import driver_present
 
     try:
-        found = has_gpu()
+        found = driver_present()
     except ImportError:
         found = False
     if found:

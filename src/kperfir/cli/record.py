@@ -6,6 +6,7 @@ import importlib.util
 import os
 import runpy
 import sys
+import threading
 from pathlib import Path
 from typing import Annotated
 
@@ -36,7 +37,7 @@ def record(
     """Run PROGRAM ARGS... and record every Triton kernel it launches."""
     if not context.args:
         raise ProgramError("No program was given.", "Use: kperfir record [options] script.py ARGS...")
-    _check(context.args[0], module)
+    _check(context.args[0], module, output)
     if os.environ.get("TRITON_INTERPRET") != "1" and not driver_present():
         print(_NO_GPU, file=sys.stderr)
         # before anything imports Triton: its own library is decorated at import
@@ -53,18 +54,34 @@ def record(
         "include": tuple(include or ()),
         "exclude": tuple(exclude or ()),
     }
-    with record_session(output, **options) as capture, children.followed(capture, options):  # type: ignore[arg-type]
-        _run(context.args, module)
+    capture = output
+    try:
+        with record_session(output, **options) as capture, children.followed(capture, options):  # type: ignore[arg-type]
+            _run(context.args, module)
+            _wait_for_threads()
+    finally:
+        if capture.is_file():
+            print(f"kperfir: wrote {capture}; `kperfir report {capture}` shows it.", file=sys.stderr)
 
 
-def _check(program: str, module: bool) -> None:
+def _check(program: str, module: bool, output: Path) -> None:
     """Before a capture is opened, which would overwrite an earlier one."""
+    if not module and Path(program).resolve() == output.resolve():
+        what = f"'{program}' is both the program and the capture."
+        raise ProgramError(what, "To read a capture use `kperfir report`; to record, choose another place with -o.")
     if not module and not Path(program).is_file():
         raise ProgramError(f"There is no script '{program}'.", "Check the path, or use -m for a module.")
     if module:
         sys.path.insert(0, os.getcwd())
         if importlib.util.find_spec(program.partition(".")[0] or " ") is None:
             raise ProgramError(f"There is no module '{program}'.", "Check the name, or leave -m out for a script.")
+
+
+def _wait_for_threads() -> None:
+    """As Python does behind a script: threads that are no daemons run to their end, here still recorded."""
+    for thread in threading.enumerate():
+        if not thread.daemon and thread is not threading.current_thread():
+            thread.join()
 
 
 def _run(arguments: list[str], module: bool) -> None:

@@ -134,8 +134,8 @@ class InitOp(IRDLOperation):
 
     def verify_(self) -> None:
         slots = self.slots.value.data
-        if slots < 1 or slots & (slots - 1):
-            raise VerifyException(f"a ring has a power of two of slots, not {slots}")
+        if slots < 2 or slots & (slots - 1):
+            raise VerifyException(f"a ring has a power of two of slots, from 2 on, not {slots}")
         if self.record_bytes.value.data not in (NARROW_RECORD_BYTES, WIDE_RECORD_BYTES):
             raise VerifyException("a record has 8 or 16 bytes")
         scratch = self.scratch.type

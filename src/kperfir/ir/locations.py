@@ -18,6 +18,7 @@ TAG_PREFIX = "kperf."
 
 _POSITION = re.compile(r'"((?:[^"\\]|\\.)*)":(\d+):(\d+)')
 _NAME = re.compile(r'"((?:[^"\\]|\\.)*)"\((.*)\)$', re.DOTALL)
+_ESCAPE = re.compile(rb"\\([0-9A-Fa-f]{2}|.)")
 _MAX_DEPTH = 64
 _LIBRARY = "/triton/language/"
 
@@ -96,7 +97,7 @@ class Locations:
             return self._fused(text, depth)
         position = _POSITION.match(text)
         if position:
-            return _Known((), position.group(1), int(position.group(2)))
+            return _Known((), _unescaped(position.group(1)), int(position.group(2)))
         name = _NAME.match(text)
         if name is None:
             return _UNKNOWN
@@ -128,3 +129,12 @@ def _split_call(text: str) -> tuple[str, str, str]:
         elif depth == 0 and text.startswith(" at ", i):
             return text[:i], " at ", text[i + 4 :]
     return text, "", "unknown"
+
+
+def _unescaped(text: str) -> str:
+    """MLIR writes bytes beyond ASCII as a backslash and two hexadecimal digits."""
+    if "\\" not in text:
+        return text
+    return _ESCAPE.sub(lambda m: bytes([int(m[1], 16)]) if len(m[1]) == 2 else m[1], text.encode()).decode(
+        errors="replace"
+    )

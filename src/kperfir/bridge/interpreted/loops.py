@@ -19,6 +19,7 @@ from kperfir.bridge.interpreted.recorder import Recorder
 from kperfir.bridge.replaced import replaced, wrapped
 
 _FLAG = "_kperfir_loop"
+_TURN = "_kperfir_turn"
 
 
 def has_loop(fn: Any, seen: frozenset[str] = frozenset()) -> bool:
@@ -67,7 +68,7 @@ def _visit_while(transformer: ast.NodeTransformer, node: ast.While) -> ast.AST:
     transformer.generic_visit(node)
     nothing = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
     call = _call(node, ast.Constant(None), ast.Lambda(nothing, node.test))
-    target = ast.Name(id="_", ctx=ast.Store())
+    target = ast.Name(id=_TURN, ctx=ast.Store())
     loop = ast.For(target=target, iter=call, body=node.body, orelse=node.orelse)
     return ast.fix_missing_locations(ast.copy_location(loop, node))
 

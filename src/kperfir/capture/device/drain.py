@@ -74,14 +74,18 @@ class Drain:
             if self._in_flight_bytes + size_bytes > IN_FLIGHT_BYTES or layout.cta_bytes > STAGING_BYTES:
                 return None
             self._in_flight_bytes += size_bytes
+        # what fails here is memory, or an earlier failure of the program's own, which its next call shows
         try:
-            pointer = self._driver.allocate(size_bytes, stream)
-            self._driver.clear(pointer, layout.cta_bytes, layout.rings_offset_bytes, ctas, stream)
+            buffer = Buffer(self._driver.allocate(size_bytes, stream), size_bytes)
         except DeviceError:
-            # no memory, or an earlier failure of the program's own, which its next call shows
             self._release(size_bytes)
             return None
-        return Buffer(pointer, size_bytes)
+        try:
+            self._driver.clear(buffer.pointer, layout.cta_bytes, layout.rings_offset_bytes, ctas, stream)
+        except DeviceError:
+            self.discard(buffer, stream)
+            return None
+        return buffer
 
     def discard(self, buffer: Buffer, stream: int) -> None:
         """Give a buffer back whose launch did not happen."""
@@ -105,24 +109,30 @@ class Drain:
         self._thread.join()
         with suppress(DeviceError):  # a device that failed is told of by the launches lost on it
             self._driver.free_pinned(self._staging)
+            self._driver.destroy_stream(self._copies)
 
     def _release(self, size_bytes: int) -> None:
         with self._lock:
             self._in_flight_bytes -= size_bytes
 
     def _run(self) -> None:
-        self._driver.set_context(self._context)
         while (job := self._jobs.get()) is not None:
             try:
+                self._driver.set_context(self._context)
                 self._write(job)
-            except KperfError as error:
+            except Exception as error:  # of whatever kind: this thread must outlive it, and the launch be accounted for
                 self._lost(job.launch, error)
             finally:
-                self._release(job.buffer.size_bytes)
+                self._free(job.buffer)
 
-    def _lost(self, launch: Launch, error: KperfError) -> None:
-        what = f"Its records were lost: {error.what}"
-        self._writer.write(Problem("lost-launch", f"launch {launch.id}", what, error.cure))
+    def _lost(self, launch: Launch, error: Exception) -> None:
+        what, cure = (error.what, error.cure) if isinstance(error, KperfError) else (f"{error!r}.", "")
+        self._writer.write(Problem("lost-launch", f"launch {launch.id}", f"Its records were lost: {what}", cure))
+
+    def _free(self, buffer: Buffer) -> None:
+        with suppress(DeviceError):  # the launch was told of as lost already
+            self._driver.free(buffer.pointer, self._copies)
+        self._release(buffer.size_bytes)
 
     def _write(self, job: _Job) -> None:
         """Copy and write one launch, chunks of whole CTAs at a time."""
@@ -135,7 +145,6 @@ class Drain:
             self._wait(self._driver.record_event(self._copies))
             view = (ctypes.c_ubyte * size_bytes).from_address(self._staging)
             self._writer.write(replace(job.launch, first_cta=first), memoryview(view).cast("B"))
-        self._driver.free(job.buffer.pointer, self._copies)
         self._on_written()
 
     def _wait(self, event: int) -> None:

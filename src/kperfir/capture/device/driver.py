@@ -7,6 +7,8 @@ waits for a stream, an event or a context.
 from __future__ import annotations
 
 import ctypes
+import subprocess
+import sys
 from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_ubyte, c_uint, c_void_p
 from functools import lru_cache
 from typing import Any
@@ -127,6 +129,10 @@ class Driver:
         assert handle.value
         return handle.value
 
+    def destroy_stream(self, stream: int) -> None:
+        """Give a stream back when what is on it is done."""
+        self._call("cuStreamDestroy_v2", c_void_p(stream))
+
     def record_event(self, stream: int) -> int:
         """A new event behind everything on the stream so far."""
         handle = c_void_p()
@@ -147,14 +153,26 @@ class Driver:
         self._call("cuEventDestroy_v2", c_void_p(event))
 
 
+_ASK = """
+import ctypes
+count = ctypes.c_int()
+cuda = ctypes.CDLL("libcuda.so.1")
+raise SystemExit(cuda.cuInit(0) or cuda.cuDeviceGetCount(ctypes.byref(count)) or not count.value)
+"""
+
+
+@lru_cache(maxsize=1)
 def driver_present() -> bool:
-    """Whether NVIDIA's driver is here and has a device."""
-    count = c_int()
+    """Whether NVIDIA's driver is here and has a device.
+
+    A process of its own asks, because asking settles for good which devices a process sees,
+    and forked children of one that asked cannot use CUDA.
+    """
     try:
-        library = _load()
+        _load()
     except DeviceError:
         return False
-    return bool(library.cuInit(c_uint(0)) == 0 and library.cuDeviceGetCount(byref(count)) == 0 and count.value > 0)
+    return subprocess.run([sys.executable, "-I", "-S", "-c", _ASK], capture_output=True, check=False).returncode == 0
 
 
 @lru_cache(maxsize=1)

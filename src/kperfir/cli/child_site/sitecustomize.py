@@ -34,12 +34,12 @@ class _WhenTriton(importlib.abc.MetaPathFinder):
 
 
 def _start():
-    from kperfir.cli.children import start_child
-    from kperfir.errors import KperfError
-
+    # whatever fails here, such as kperfir missing from another environment, must not reach the program
     try:
+        from kperfir.cli.children import start_child
+
         start_child()
-    except KperfError as error:
+    except Exception as error:
         print(f"kperfir: this child process is not recorded: {error}", file=sys.stderr)
 
 
