@@ -16,8 +16,8 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +74,7 @@ def _source() -> ASTSource:
 
 
 def _plain() -> float:
-    with tempfile.TemporaryDirectory() as cache, _cache(cache):
+    with tempfile.TemporaryDirectory() as cache, replaced(triton.knobs.cache, "dir", cache):
         begin = time.perf_counter()
         triton.compile(_source(), target=TARGET, options=OPTIONS)
         return time.perf_counter() - begin
@@ -82,7 +82,7 @@ def _plain() -> float:
 
 def _instrumented(request: Request) -> dict[str, float]:
     spent: dict[str, float] = defaultdict(float)
-    with tempfile.TemporaryDirectory() as cache, _cache(cache), ExitStack() as stack:
+    with tempfile.TemporaryDirectory() as cache, replaced(triton.knobs.cache, "dir", cache), ExitStack() as stack:
         for name, level in STEPS.items():
             stack.enter_context(replaced(stages, name, _clocked(getattr(stages, name), level, spent)))
         begin = time.perf_counter()
@@ -101,16 +101,6 @@ def _clocked(step: Callable[..., Any], level: str, spent: dict[str, float]) -> C
             spent[level] += time.perf_counter() - begin
 
     return run
-
-
-@contextmanager
-def _cache(folder: str) -> Iterator[None]:
-    before = triton.knobs.cache.dir
-    triton.knobs.cache.dir = folder
-    try:
-        yield
-    finally:
-        triton.knobs.cache.dir = before
 
 
 def _shares(plain: float, runs: list[dict[str, float]]) -> dict[str, float]:

@@ -135,22 +135,26 @@ def test_a_module_and_its_arguments(tmp_path: Path) -> None:
     assert missing.returncode in (1, 2) and "no_such_module" in missing.stderr.splitlines()[-1]
 
 
+def said_by_child(child: str, folder: Path) -> str:
+    """What a child process of a recorded program prints."""
+    (folder / "program.py").write_text(f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {child!r}])")
+    done = kperfir("record", "program.py", folder=folder)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 @without_gpu
 def test_a_child_that_does_not_use_triton_costs_nothing(tmp_path: Path) -> None:
     """Neither a capture nor an import of what only the command needs."""
     child = "import sys; print(sorted({'typer', 'rich', 'triton', 'kperfir', 'numpy'} & set(sys.modules)))"
-    (tmp_path / "program.py").write_text(f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {child!r}])")
-    done = kperfir("record", "program.py", folder=tmp_path)
-    assert done.stdout == "[]\n", done.stderr
+    assert said_by_child(child, tmp_path) == "[]\n"
     assert [p.name for p in tmp_path.glob("*.kperf")] == ["run.kperf"]
 
 
 @without_gpu
 def test_a_child_that_uses_triton_does_not_load_the_command_line(tmp_path: Path) -> None:
     child = "import sys, triton; print(sorted({'typer', 'rich'} & set(sys.modules)))"
-    (tmp_path / "program.py").write_text(f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {child!r}])")
-    done = kperfir("record", "program.py", folder=tmp_path)
-    assert done.stdout == "[]\n", done.stderr
+    assert said_by_child(child, tmp_path) == "[]\n"
     assert len(list(tmp_path.glob("*.kperf"))) == 2
 
 

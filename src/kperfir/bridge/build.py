@@ -98,7 +98,8 @@ def _instrument(plain: Any, plan: Plan, limits: DeviceLimits) -> Twin:
     try:
         built = compile_instrumented(plain.src, plain.metadata.target, options, request)
         after = _load(built.kernel, limits)
-        worse = _occupancy_lost(before, after)
+        fewer = _occupancy_lost(before, after)
+        worse = f"with rings in shared memory {fewer}" if fewer else ""
     except KperfError:
         raise
     except Exception as error:
@@ -112,11 +113,9 @@ def _instrument(plain: Any, plan: Plan, limits: DeviceLimits) -> Twin:
         after = _load(built.kernel, limits)
     assert built is not None
     problems = [Problem(f.code, f"{plain.name}: {f.where}", f.what, f.cure) for f in built.findings]
-    if _occupancy_lost(before, after):
-        what = f"With records only {after.ctas_per_sm} of {before.ctas_per_sm} CTAs fit on an SM."
-        problems.append(
-            Problem("occupancy", plain.name, what, "Its times are those of fewer CTAs; record fewer regions.")
-        )
+    if fewer := _occupancy_lost(before, after):
+        cure = "Its times are those of fewer CTAs; record fewer regions."
+        problems.append(Problem("occupancy", plain.name, f"With records {fewer}.", cure))
     return Twin(built.kernel, built.table, built.layout, reason, before, after, tuple(problems))
 
 
@@ -158,7 +157,7 @@ def _resources(kernel: Any, limits: DeviceLimits) -> Resources:
 def _occupancy_lost(before: Resources, after: Resources) -> str:
     if before.ctas_per_sm is None or after.ctas_per_sm is None or after.ctas_per_sm >= before.ctas_per_sm:
         return ""
-    return f"with rings in shared memory only {after.ctas_per_sm} of {before.ctas_per_sm} CTAs fit on an SM"
+    return f"only {after.ctas_per_sm} of {before.ctas_per_sm} CTAs fit on an SM"
 
 
 def not_recorded(name: str, error: BaseException) -> Problem:

@@ -145,8 +145,7 @@ def _wrap(stages: dict[str, Any], compile_: Compile) -> None:
 def _noted(compile_: Compile, step: Callable[..., Any], *arguments: Any) -> Any:
     """Run a step; keep its error, because Triton re-raises some in other clothes."""
     try:
-        with _uncollected():
-            return step(*arguments)
+        return step(*arguments)
     except KperfError as error:
         compile_.error = compile_.error or error
         raise
@@ -164,6 +163,7 @@ def _uncollected() -> Iterator[None]:
             gc.enable()
 
 
+@_uncollected()
 def _tag(source: Any, compile_: Compile) -> Any:
     """Scopes of a Triton-DSL kernel become location tags. Without scopes nothing is read."""
     text = generic_text(source)
@@ -176,6 +176,7 @@ def _tag(source: Any, compile_: Compile) -> Any:
     return parse_text(print_module(module), source.context)
 
 
+@_uncollected()
 def _place(source: Any, metadata: dict[str, Any], compile_: Compile, gluon: bool) -> Any:
     """Records go in; the table of what they mean goes into the kernel's metadata."""
     module = read_module(generic_text(source))
@@ -229,5 +230,6 @@ class _LlvmProxy:
     def to_module(self, module: Any, *arguments: Any) -> Any:
         compile_ = _compile.get()
         if compile_ is not None:
-            module, compile_.layout = lower_module(module)
+            with _uncollected():
+                module, compile_.layout = lower_module(module)
         return self._real.to_module(module, *arguments)

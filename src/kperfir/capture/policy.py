@@ -74,16 +74,17 @@ class LaunchTally:
         self._lock = threading.Lock()
         self._counts: dict[str, Counter[str]] = defaultdict(Counter)
 
-    def add(self, name: str, outcome: Outcome) -> None:
-        """Count one launch."""
+    def _locked(self) -> threading.Lock:
         if os.getpid() != self._process:
             self._reset()
-        with self._lock:
+        return self._lock
+
+    def add(self, name: str, outcome: Outcome) -> None:
+        """Count one launch."""
+        with self._locked():
             self._counts[name][outcome] += 1
 
     def snapshot(self) -> dict[str, dict[str, int]]:
         """The counts so far, as `schema.Tally` holds them."""
-        if os.getpid() != self._process:
-            self._reset()
-        with self._lock:
+        with self._locked():
             return {name: dict(counts) for name, counts in self._counts.items()}

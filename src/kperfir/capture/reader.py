@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import pyarrow as pa
 
 from kperfir.capture.schema import FORMAT_VERSION, End, Kernel, Launch, Message, Problem, Session, Tally
-from kperfir.capture.writer import FORMAT_NAME, SCHEMA
+from kperfir.capture.writer import FORMAT_NAME, SCHEMA, child_captures
 from kperfir.errors import CaptureError
 
 _INT64 = range(-(1 << 63), 1 << 63)
@@ -93,7 +93,7 @@ def read_captures(path: str | Path) -> tuple[tuple[Capture, ...], tuple[Problem,
 
 def _children(place: Path) -> list[Problem]:
     """What child processes recorded lies beside a capture, and is not read with it."""
-    beside = sorted(place.parent.glob(f"{place.stem}.[0-9]*.kperf")) if place.is_file() else []
+    beside = child_captures(place) if place.is_file() else []
     if not beside:
         return []
     what = f"Child processes recorded as well: {', '.join(f.name for f in beside[:4])}{', ...' if beside[4:] else ''}."

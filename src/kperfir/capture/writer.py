@@ -23,6 +23,16 @@ SCHEMA = pa.schema(
 )
 
 
+def child_capture(parent: Path, process: int) -> Path:
+    """The capture of a child process lies beside its parent's."""
+    return parent.with_name(f"{parent.stem}.{process}.kperf")
+
+
+def child_captures(parent: Path) -> list[Path]:
+    """Those that lie there."""
+    return sorted(parent.parent.glob(f"{parent.stem}.[0-9]*.kperf"))
+
+
 class CaptureWriter:
     """An open capture file. All methods may be called from any thread.
 
@@ -43,6 +53,7 @@ class CaptureWriter:
         self.failure: OSError | None = None
         self._described: list[Session | Kernel] = []
         self._inherited: list[object] = []
+        self._own()
         try:
             _check_replaceable(self.path)
             self._create()
@@ -52,9 +63,12 @@ class CaptureWriter:
                 "Choose another place with -o.",
             ) from None
 
-    def _create(self) -> None:
+    def _own(self) -> None:
+        """Belong to this process; a lock that another thread held at a fork is never given back."""
         self._process = os.getpid()
         self._lock = threading.Lock()
+
+    def _create(self) -> None:
         # Buffered, because a bare file may write less than it was given and Arrow does not look.
         self._file: BinaryIO = self.path.open("wb")
         self._stream = pa.ipc.new_stream(self._file, SCHEMA)
@@ -89,17 +103,16 @@ class CaptureWriter:
         """Give this forked process a file of its own; the inherited one is neither written nor closed."""
         self._inherited += [self._stream, self._file]
         described, self._described = self._described, []
-        was_open, self.dropped = self._open, 0
-        self.path = self.path.with_name(f"{self.path.stem}.{os.getpid()}.kperf")
-        self._process, self._lock = os.getpid(), threading.Lock()
-        if not was_open:
+        self._own()
+        self.path, self.dropped = child_capture(self.path, self._process), 0
+        if not self._open:
             return
         try:
             self._create()
         except OSError as error:
             self._fail(error)
         for message in described:
-            self.write(replace(message, process_id=os.getpid()) if isinstance(message, Session) else message)
+            self.write(replace(message, process_id=self._process) if isinstance(message, Session) else message)
         # a worker of multiprocessing ends without unwinding what it inherited
         util.Finalize(None, self._end, exitpriority=0)
 

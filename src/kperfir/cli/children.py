@@ -38,12 +38,13 @@ def start_child() -> None:
     import atexit
     from multiprocessing import util
 
+    from kperfir.capture.writer import child_capture
     from kperfir.session import record
 
     request = json.loads(os.environ[VARIABLE])
     parent, process = Path(request["capture"]), os.getpid()
     stack = ExitStack()
-    stack.enter_context(record(parent.with_name(f"{parent.stem}.{process}.kperf"), **request["options"]))
+    stack.enter_context(record(child_capture(parent, process), **request["options"]))
     atexit.register(stack.close)
 
     def close_at_end(opened: ExitStack) -> None:

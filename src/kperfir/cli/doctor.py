@@ -91,11 +91,7 @@ def _profilers() -> str:
 def _gpu() -> Verdict:
     from kperfir.capture.device.driver import driver_present
 
-    try:
-        found = driver_present()
-    except ImportError:
-        found = False
-    if found:
+    if driver_present():
         return Verdict("gpu", "ok", "Triton can use it")
     mode = "TRITON_INTERPRET is set" if os.environ.get("TRITON_INTERPRET") == "1" else "kernels run interpreted"
     return Verdict("gpu", "note", f"none that Triton can use; {mode}", "Interpreter times say nothing of a GPU.")
