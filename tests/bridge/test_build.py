@@ -18,6 +18,7 @@ from triton.compiler import ASTSource
 import kperfir.language as kl
 from kperfir.bridge.build import compile_instrumented
 from kperfir.bridge.request import Request
+from kperfir.bridge.stages import instrumenting
 from kperfir.errors import ScopeError
 
 H100 = GPUTarget("cuda", 90, 32)
@@ -142,6 +143,17 @@ def test_other_threads_compile_plain_meanwhile() -> None:
         thread.join()
     assert "%clock" in built.kernel.asm["ptx"]
     assert len(found) == 2 and not any("%clock" in ptx for ptx in found)
+
+
+def test_other_threads_do_not_see_the_hook() -> None:
+    """Triton asks a hook that is there for a part of every kernel's key, so another thread would compile again."""
+    seen: list[object] = []
+    with instrumenting(Request(("auto",))):
+        assert knobs.runtime.add_stages_inspection_hook is not None
+        thread = threading.Thread(target=lambda: seen.append(knobs.runtime.add_stages_inspection_hook))
+        thread.start()
+        thread.join()
+    assert seen == [None] and knobs.runtime.add_stages_inspection_hook is None
 
 
 @pytest.mark.parametrize("place", ["shared", "global"])

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import sys
 import textwrap
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -65,6 +67,8 @@ class Stage:
         self.ran: list[str] = []
         self.tally = LaunchTally()
         self.twin: Any = None
+        self.policy = Policy()
+        self.held = threading.Event()
         self.device = FakeDriver()
         self.monkeypatch = monkeypatch
         monkeypatch.setattr(CompiledKernel, "run", property(lambda kernel: kernel._run))
@@ -79,7 +83,7 @@ class Stage:
     def recording(self) -> Iterator[None]:
         with CaptureWriter(self.path) as writer:
             writer.write(Session("gpu", "regions=auto"))
-            with launch.Launches(writer, Plan.make("auto", "global", 32), Policy(), self.tally):
+            with launch.Launches(writer, Plan.make("auto", "global", 32), self.policy, self.tally):
                 yield
 
     def launch(self, plain: Any, grid: tuple[int, int, int] = (2, 1, 1)) -> None:
@@ -155,6 +159,63 @@ def test_records_that_are_lost_are_reported_and_the_launch_stands(stage: Stage, 
     assert len(lost) == 1 and "broken device" in lost[0].what
 
 
+def test_closing_waits_for_a_launch_that_another_thread_has_under_way(stage: Stage) -> None:
+    launched, closing = threading.Event(), threading.Event()
+    stage.twin = kernel("twin", stage.ran)
+    run = stage.twin._run
+
+    def slow_run(*_: Any) -> None:
+        launched.set()
+        closing.wait(10)
+        time.sleep(0.05)  # closing goes on meanwhile
+        run()
+
+    stage.twin._run = slow_run
+    plain = kernel("plain", stage.ran)
+    thread = threading.Thread(target=stage.launch, args=(plain,))
+    with stage.recording():
+        thread.start()
+        assert launched.wait(10)
+        closing.set()
+    thread.join()
+    assert stage.counts == {"recorded": 1}
+    assert len(list(kp.load(stage.path).launches)) == 1
+
+
+def test_a_launcher_kept_from_a_recording_that_is_over_runs_the_plain_kernel(stage: Stage) -> None:
+    stage.twin, plain = kernel("twin", stage.ran), kernel("plain", stage.ran)
+    with stage.recording():
+        kept = plain.run
+    kept(2, 1, 1, 7, plain.function, plain.packed_metadata)
+    assert stage.ran == ["plain"] and stage.counts == {}
+
+
+@pytest.mark.parametrize("threads", [8])
+def test_launches_of_many_threads_stay_below_the_limit_together(stage: Stage, threads: int) -> None:
+    """Each of them alone would fit."""
+    fits = Policy.fits
+
+    def slow_fits(*arguments: Any) -> bool:
+        answer = fits(*arguments)
+        time.sleep(0.01)  # lets the other threads ask too
+        return answer
+
+    stage.monkeypatch.setattr(Policy, "fits", slow_fits)
+    stage.twin = kernel("twin", stage.ran)
+    stage.policy = Policy(first=threads, limit_bytes=150 * Layout(1, 32).cta_bytes)
+    stage.device.has_passed = lambda _: not stage.held.is_set()
+    stage.held.set()
+    plain = kernel("plain", stage.ran)
+    crowd = [threading.Thread(target=stage.launch, args=(plain, (100, 1, 1))) for _ in range(threads)]
+    with stage.recording():
+        for thread in crowd:
+            thread.start()
+        for thread in crowd:
+            thread.join()
+        stage.held.clear()
+    assert stage.counts == {"recorded": 1, "file-full": threads - 1}
+
+
 def test_memory_that_cannot_be_cleared_is_given_back(stage: Stage) -> None:
     freed: list[Any] = []
     stage.twin, stage.device.broken = kernel("twin", stage.ran), ("clear",)
@@ -188,7 +249,19 @@ INDUCTOR = """
         def bench(self, launcher):
             return launcher(stream=7)
         def run(self, *, stream):
+            if not self.launchers:
+                self.launchers.append(launcher_of(self.binary))
             return self.launchers[0](stream=stream)
+
+    class Benchmarker:
+        def benchmark(self, measured):
+            return self.benchmark_gpu(measured)
+        def benchmark_gpu(self, measured):
+            raise NotImplementedError
+
+    class InductorBenchmarker(Benchmarker):
+        def benchmark_gpu(self, measured):
+            measured()
 
     def launcher_of(binary):
         scope = {"bin": binary, "runner": binary.run}
@@ -208,7 +281,8 @@ def inductor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A module that keeps launchers as Inductor does; its name."""
     (tmp_path / "likeinductor.py").write_text(textwrap.dedent(INDUCTOR))
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr("kperfir.bridge.inductor._MODULE", "likeinductor")
+    monkeypatch.setattr("kperfir.bridge.inductor._HEURISTICS", "likeinductor")
+    monkeypatch.setattr("kperfir.bridge.inductor._BENCHMARKING", "likeinductor")
     monkeypatch.delitem(sys.modules, "likeinductor", raising=False)
     return "likeinductor"
 
@@ -236,6 +310,33 @@ def test_inductor_that_is_loaded_later_is_followed(stage: Stage, inductor: str) 
         tuner.run(stream=7)
     assert stage.counts == {"recorded": 1, "autotune-trial": 1}
     assert isinstance(module, ModuleType) and not hasattr(module.CachingAutotuner.run, "__wrapped__")
+
+
+@pytest.mark.parametrize("method", ["benchmark", "benchmark_gpu"])
+@pytest.mark.parametrize("loaded", [False, True])
+def test_what_inductor_measures_is_a_trial(stage: Stage, inductor: str, method: str, loaded: bool) -> None:
+    """Candidates of a template are launched through `run` while they are measured."""
+    if loaded:
+        __import__(inductor)
+    stage.twin = kernel("twin", stage.ran)
+    with stage.recording():
+        module = __import__(inductor)
+        tuner = module.CachingAutotuner(None, [module.launcher_of(kernel("plain", stage.ran))])
+        getattr(module.InductorBenchmarker(), method)(lambda: tuner.run(stream=7))
+        tuner.run(stream=7)
+    assert stage.ran == ["plain", "twin"]
+    assert stage.counts == {"recorded": 1, "autotune-trial": 1}
+
+
+def test_a_launcher_that_inductor_makes_while_recording_is_put_back(stage: Stage, inductor: str) -> None:
+    module = __import__(inductor)
+    stage.twin, plain = kernel("twin", stage.ran), kernel("plain", stage.ran)
+    tuner = module.CachingAutotuner(None, [])
+    tuner.binary = plain
+    with stage.recording():
+        tuner.run(stream=7)
+    assert stage.counts == {"recorded": 1}
+    assert tuner.launchers[0].__globals__["runner"] is plain._run
 
 
 def test_a_static_launch_is_reported(stage: Stage, inductor: str) -> None:

@@ -3,8 +3,11 @@
 Inductor does not ask a kernel for its launcher at each launch: it keeps the launcher
 in the globals of a function it generates, once a kernel. A kernel that ran before the
 recording began would be missed, so those globals are brought up to date at each
-launch. Its static launcher starts a cubin without Triton; such a launch is reported.
-Read in torch 2.11 and 2.13 (torch/_inductor/runtime/triton_heuristics.py).
+launch and at the end. Its static launcher starts a cubin without Triton; such a
+launch is reported. What it measures to choose by, configurations of a kernel and
+candidates of a template alike, goes through its benchmarkers: those are trials.
+Read in torch 2.11 and 2.13 (triton_heuristics.py, benchmarking.py in
+torch/_inductor/runtime).
 """
 
 from __future__ import annotations
@@ -19,7 +22,8 @@ from kperfir.bridge.loaded import when_loaded
 from kperfir.bridge.replaced import wrapped
 from kperfir.bridge.trials import in_trial
 
-_MODULE = "torch._inductor.runtime.triton_heuristics"
+_HEURISTICS = "torch._inductor.runtime.triton_heuristics"
+_BENCHMARKING = "torch._inductor.runtime.benchmarking"
 
 
 @contextmanager
@@ -36,10 +40,18 @@ def inductor_followed(missed: Callable[[str], None]) -> Iterator[None]:
             stack.enter_context(wrapped(module.CachingAutotuner, "bench", in_trial))
             stack.enter_context(wrapped(module.CachingAutotuner, "run", partial(_run, scopes, missed)))
 
-        stack.enter_context(when_loaded(_MODULE, follow))
+        stack.enter_context(when_loaded(_HEURISTICS, follow))
+        stack.enter_context(when_loaded(_BENCHMARKING, lambda module: _follow_benchmarkers(module, stack)))
         yield
     for scope in scopes.values():
         _refresh(scope)
+
+
+def _follow_benchmarkers(module: ModuleType, stack: ExitStack) -> None:
+    for owner in vars(module).values():
+        if isinstance(owner, type) and issubclass(owner, module.Benchmarker):
+            for name in [n for n in vars(owner) if n.startswith("benchmark")]:
+                stack.enter_context(wrapped(owner, name, in_trial))
 
 
 def _run(
@@ -50,15 +62,22 @@ def _run(
     *args: Any,
     **kwargs: Any,
 ) -> Any:
-    for launcher in tuner.launchers:
-        scope = launcher.__globals__
-        if "bin" in scope:
-            scopes[id(scope)] = scope
-            _refresh(scope)
-    result = original(tuner, *args, **kwargs)
-    if any(getattr(launcher, "_is_static", False) for launcher in tuner.launchers):
-        missed(tuner.fn.__name__)
-    return result
+    """One launch of Inductor's. Launchers that it makes on the way have asked Triton themselves; they are noted too."""
+    for scope in _noted(tuner, scopes):
+        _refresh(scope)
+    try:
+        return original(tuner, *args, **kwargs)
+    finally:
+        _noted(tuner, scopes)
+        if any(getattr(launcher, "_is_static", False) for launcher in tuner.launchers):
+            missed(tuner.fn.__name__)
+
+
+def _noted(tuner: Any, scopes: dict[int, dict[str, Any]]) -> list[dict[str, Any]]:
+    """The globals of a kernel's launchers that keep a binary; they are put back when the recording ends."""
+    found = [s for launcher in tuner.launchers if "bin" in (s := getattr(launcher, "__globals__", {}))]
+    scopes.update((id(s), s) for s in found)
+    return found
 
 
 def _refresh(scope: dict[str, Any]) -> None:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from triton.compiler import CompiledKernel
 from triton.runtime import driver
@@ -21,6 +21,7 @@ from kperfir.bridge import compat, trials
 from kperfir.bridge.allocator import giving, routed
 from kperfir.bridge.build import Twin, instrument, not_recorded
 from kperfir.bridge.conflicts import check_conflicts
+from kperfir.bridge.gate import Gate
 from kperfir.bridge.inductor import inductor_followed
 from kperfir.bridge.limits import device_limits
 from kperfir.bridge.occupancy import DeviceLimits
@@ -32,7 +33,9 @@ from kperfir.capture.policy import LaunchTally, Outcome, Policy
 from kperfir.capture.schema import Kernel, Launch, Problem, Tally
 from kperfir.capture.writer import CaptureWriter
 from kperfir.plan import Plan
+from kperfir.records import Layout
 
+_NoRoom = Literal["file-full", "no-buffer"]
 _STATIC = "torch.compile launches it with its static launcher, which starts the binary without Triton."
 _STATIC_CURE = (
     "Set TORCHINDUCTOR_USE_STATIC_CUDA_LAUNCHER=0 before torch is imported, as `kperfir record` does. "
@@ -108,9 +111,10 @@ class Launches:
         self._twins: dict[int, Any] = {}  # by id; kept, because the id of one that is gone can come again
         self._reported: set[object] = set()
         self._lock = threading.Lock()
+        self._room = threading.Lock()
         self._kernels = 0
         self._launches = 0
-        self._open = False
+        self._gate = Gate()
         self._stack = ExitStack()
         self._property: property = CompiledKernel.__dict__["run"]
 
@@ -126,13 +130,12 @@ class Launches:
             stack.enter_context(inductor_followed(self._missed))
             stack.enter_context(replaced(CompiledKernel, "run", property(self._run_of)))
             self._stack = stack.pop_all()
-        self._open = True
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._open = False
         self._stack.close()
-        for drain in list(self._drains.values()):
+        self._gate.close()
+        for drain in self._drains.values():
             drain.close()
 
     # --- what Triton calls
@@ -140,14 +143,23 @@ class Launches:
     def _run_of(self, kernel: Any) -> Any:
         """`kernel.run`: Triton's own launcher for a twin, ours for every other kernel."""
         run = self._property.fget(kernel)  # type: ignore[misc]
-        if not self._open or id(kernel) in self._twins:
+        if id(kernel) in self._twins:
             return run
         return functools.partial(self._launch, kernel, run)
 
-    def _launch(self, kernel: Any, run: Any, x: int, y: int, z: int, stream: int, *rest: Any) -> Any:
+    def _launch(self, kernel: Any, run: Any, *arguments: Any) -> Any:
+        """What the program calls; it may have kept this from a recording that is over."""
+        if not self._gate.enter():
+            return run(*arguments)
+        try:
+            return self._launch_inside(kernel, run, *arguments)
+        finally:
+            self._gate.leave()
+
+    def _launch_inside(self, kernel: Any, run: Any, x: int, y: int, z: int, stream: int, *rest: Any) -> Any:
         """Launch plain or recorded. `rest` is function, packed metadata and what follows, as Triton passes it."""
         grid = _Grid(x, y, z, x * y * z * getattr(kernel.metadata, "num_ctas", 1))
-        chosen = self._choose(kernel, grid, stream) if self._open and grid.ctas > 0 else None
+        chosen = self._choose(kernel, grid, stream) if grid.ctas > 0 else None
         if chosen is None:
             return run(x, y, z, stream, *rest)
         twin: Any = chosen.twin.kernel
@@ -205,18 +217,26 @@ class Launches:
         if twin.kernel is None:
             return "not-instrumented", None
         drain = self._drain(device)
-        size_bytes = twin.layout.cta_bytes * grid.ctas
-        if not self._policy.fits(self._writer.bytes_written + drain.in_flight_bytes, size_bytes):
-            self._no_room("file-full", kernel.name, "the capture has reached its limit", size_bytes)
-            return "file-full", None
-        buffer = drain.allocate(twin.layout, grid.ctas, stream)
-        if buffer is None:
-            self._no_room("no-buffer", kernel.name, "there was no device memory for them", size_bytes)
-            return "no-buffer", None
+        buffer = self._buffer(drain, twin.layout, grid.ctas, stream)
+        if isinstance(buffer, str):
+            self._no_room(buffer, kernel.name, twin.layout.cta_bytes * grid.ctas)
+            return buffer, None
         return "recorded", _Chosen(seen, twin, drain, buffer, number)
 
-    def _no_room(self, code: str, name: str, why: str, size_bytes: int) -> None:
+    def _buffer(self, drain: Drain, layout: Layout, ctas: int, stream: int) -> Buffer | _NoRoom:
+        """Memory for a launch. One thread at a time, so that together they stay below the capture's limit."""
+        with self._room:
+            in_flight_bytes = sum(d.in_flight_bytes for d in self._drains.values())
+            if not self._policy.fits(self._writer.bytes_written + in_flight_bytes, layout.cta_bytes * ctas):
+                return "file-full"
+            return drain.allocate(layout, ctas, stream) or "no-buffer"
+
+    def _no_room(self, code: _NoRoom, name: str, size_bytes: int) -> None:
         """Said once a kernel; the tally counts how often."""
+        why = {
+            "file-full": "the capture has reached its limit",
+            "no-buffer": "there was no device memory for them",
+        }[code]
         what = f"A launch with {size_bytes / 2**20:.0f} MiB of records was not recorded: {why}."
         self._report(Problem(code, name, what, "Ask for fewer slots or launches, or a higher limit."), (code, name))
 

@@ -1,7 +1,8 @@
 """kperfir's passes inside Triton's compile pipeline.
 
 The hook and the proxy below are there only while an instrumented compile runs
-(`instrumenting`), and do nothing in threads that are not inside one.
+(`instrumenting`); threads that are not inside one do not see the hook, and pass
+through the proxy.
 
     AST ── ttir ──► ttgir ──► llir ──► ptx, cubin
         tag scopes │   place │   └ LLVM dialect: lower (the proxy of the backend's name `llvm`)
@@ -40,6 +41,7 @@ from kperfir.records import Layout
 
 METADATA = "kperf"
 _NO_LINES = "TRITON_DISABLE_LINE_INFO"
+_HOOK = "add_stages_inspection_hook"
 _BACKENDS = ("nvidia", "amd")
 
 
@@ -67,8 +69,9 @@ _compile: ContextVar[Compile | None] = ContextVar("kperfir_compile", default=Non
 def instrumenting(request: Request) -> Iterator[Compile]:
     """Whatever this thread compiles inside is instrumented.
 
-    A stage hook that is already installed is kept and called first. Compiles of
-    other threads go through untouched; instrumented ones come one after another.
+    A stage hook that is already installed is kept and called first. Instrumented
+    compiles come one after another; what other threads compile meanwhile stays
+    plain, under the key that it has anyway.
     """
     compile_ = Compile(request)
     with _lock, _located(), _hooked(), _proxied():
@@ -83,7 +86,11 @@ def instrumenting(request: Request) -> Iterator[Compile]:
 
 @contextmanager
 def _located() -> Iterator[None]:
-    """Scopes travel as locations, so Triton must keep them, whatever the program asked for its own kernels."""
+    """Scopes travel as locations, so Triton must keep them, whatever the program asked for its own kernels.
+
+    Triton reads this of the process's environment: a program that sets it and compiles in
+    another thread meanwhile gets that kernel with lines, under another key.
+    """
     before = os.environ.pop(_NO_LINES, None)
     try:
         yield
@@ -94,12 +101,17 @@ def _located() -> Iterator[None]:
 
 @contextmanager
 def _hooked() -> Iterator[None]:
-    previous = knobs.runtime.add_stages_inspection_hook
-    knobs.runtime.add_stages_inspection_hook = _stage_hook(previous)
-    try:
+    """Triton's knob answers with kperfir's hook inside an instrumented compile, else with the program's."""
+
+    def get(runtime: Any) -> Any:
+        own, compile_ = vars(runtime).get(_HOOK), _compile.get()
+        return own if compile_ is None else _stage_hook(own, compile_)
+
+    def put(runtime: Any, hook: Any) -> None:
+        vars(runtime)[_HOOK] = hook
+
+    with replaced(type(knobs.runtime), _HOOK, property(get, put)):
         yield
-    finally:
-        knobs.runtime.add_stages_inspection_hook = previous
 
 
 @contextmanager
@@ -111,19 +123,17 @@ def _proxied() -> Iterator[None]:
         yield
 
 
-def _stage_hook(previous: Callable[..., Any] | None) -> Callable[..., Any]:
+def _stage_hook(previous: Callable[..., Any] | None, compile_: Compile) -> Callable[..., Any]:
     def hook(
         backend: Any = None, stages: Any = None, options: Any = None, language: Any = None, capability: Any = None
     ) -> Any:
-        compile_ = _compile.get()
         if stages is None:
             key, digest = previous() if previous else ("", "")
-            own = f"-kperf-{compile_.request.digest()}" if compile_ else ""
+            own = f"-kperf-{compile_.request.digest()}"
             return key + own, digest + own
         if previous:
             previous(backend, stages, options, language, capability)
-        if compile_:
-            _wrap(stages, compile_)
+        _wrap(stages, compile_)
         return None
 
     return hook
