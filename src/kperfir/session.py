@@ -80,7 +80,7 @@ def _session(path: Path, plan: Plan, policy: Policy) -> Iterator[Path]:
     if not interpreted:
         _check_gpu()
     tally = LaunchTally()
-    exit_code: int | None = 0
+    exit_code: int | None = None
     with CaptureWriter(path) as writer:
         writer.write(_message(plan, "interpreter", "Triton's interpreter") if interpreted else _message(plan))
         try:
@@ -97,6 +97,8 @@ def _session(path: Path, plan: Plan, policy: Policy) -> Iterator[Path]:
             writer.write(Tally(counts))
             if not counts:
                 writer.write(Problem("no-launch", str(path), "No Triton kernel was launched while it recorded."))
+            if exit_code:
+                writer.write(Problem("failed", str(path), f"The program failed, with exit code {exit_code}."))
             writer.write(End(exit_code))
     if writer.failure is not None:
         print(

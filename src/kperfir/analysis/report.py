@@ -16,7 +16,8 @@ _WIDTH = 118
 _SHOWN = 3
 _INTERPRETED = "Times are those of Triton's interpreter on the host, in nanoseconds: they say nothing of a GPU."
 _RAW = (
-    "Times are raw: the cost of the records is in them. Share: of the time that the region's warps were in the kernel."
+    "Times are raw: the cost of the records is in them. Share: of the time that the region's warps were in the kernel;"
+    " where records were overwritten, since their oldest that is left."
 )
 
 

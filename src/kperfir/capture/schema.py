@@ -189,7 +189,7 @@ class Tally(Message):
 
 @dataclass(frozen=True)
 class End(Message):
-    """A clean close. exit_code: of the program, where one was run."""
+    """A clean close. exit_code: of a program that ended while it was recorded; None where it went on."""
 
     kind: ClassVar[str] = "end"
 

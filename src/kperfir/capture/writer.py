@@ -117,7 +117,7 @@ class CaptureWriter:
         util.Finalize(None, self._end, exitpriority=0)
 
     def _end(self) -> None:
-        self.write(End(0))
+        self.write(End())
         self.close()
 
     def _fail(self, error: OSError) -> None:

@@ -92,6 +92,11 @@ def _gpu() -> Verdict:
     from kperfir.capture.device.driver import driver_present
 
     if driver_present():
-        return Verdict("gpu", "ok", "Triton can use it")
+        return Verdict("gpu", "ok", "NVIDIA; launches can be recorded")
     mode = "TRITON_INTERPRET is set" if os.environ.get("TRITON_INTERPRET") == "1" else "kernels run interpreted"
-    return Verdict("gpu", "note", f"none that Triton can use; {mode}", "Interpreter times say nothing of a GPU.")
+    return Verdict(
+        "gpu",
+        "note",
+        f"no NVIDIA GPU, the one kind launches are recorded on; {mode}.",
+        "Interpreter times say nothing of a GPU.",
+    )

@@ -43,7 +43,8 @@ def _lost_records(launch: LaunchTrace) -> list[Problem]:
     if launch.kept < launch.written:
         lost = launch.written - launch.kept
         what = f"{lost} of {launch.written} records were overwritten: a warp's ring holds {slots}.{_cut(launch)}"
-        found.append(Problem("overwritten", where, what, "Ask for more slots to keep them.", lost))
+        enough = 1 << (int(launch.written_by_warp.max()) - 1).bit_length()
+        found.append(Problem("overwritten", where, what, f"{enough} slots would keep all.", lost))
     for region, count in launch.unpaired.items():
         what = f"{count} records of region '{_name(launch, region)}' have no partner."
         found.append(Problem("unpaired", where, what, "They are left out.", count))

@@ -1,0 +1,73 @@
+"""Runs a program in this process as `python` would run it."""
+
+from __future__ import annotations
+
+import io
+import os
+import runpy
+import sys
+import threading
+from pathlib import Path
+from types import ModuleType, TracebackType
+
+_OWN_FILES = (__file__, runpy.__file__, "<frozen runpy>", "<frozen importlib._bootstrap>")
+_INTERRUPTED = 128 + 2
+
+
+class ProgramFailure(SystemExit):
+    """The program ended with an error of its own. As an exit, it tells the recording its code."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(_INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1)
+        self.error = error
+
+    def show(self) -> None:
+        """Print it the way the program wants its errors printed, from the program's first line on."""
+        error = self.error.with_traceback(_program_frames(self.error.__traceback__))
+        sys.excepthook(type(error), error, error.__traceback__)
+
+
+def run_program(arguments: list[str], module: bool) -> None:
+    """Run a script, or with `module` a module, until its last thread that is no daemon ends.
+
+    Args:
+        arguments: its name, and what it finds behind that in `sys.argv`.
+
+    Raises:
+        SystemExit: the program ended so.
+        ProgramFailure: it ended with any other error.
+    """
+    sys.argv = list(arguments)
+    try:
+        if module:
+            runpy.run_module(arguments[0], run_name="__main__", alter_sys=True)
+        else:
+            _run_script(Path(arguments[0]))
+        _wait_for_threads()
+    except (Exception, KeyboardInterrupt) as error:
+        raise ProgramFailure(error) from None
+
+
+def _run_script(script: Path) -> None:
+    """`runpy.run_path` leaves `__file__` relative, and takes the script's globals away when it ends."""
+    path = os.path.abspath(script)
+    sys.path[0] = str(script.resolve().parent)
+    with io.open_code(path) as file:
+        code = compile(file.read(), path, "exec")
+    main = ModuleType("__main__")
+    main.__dict__.update(__file__=path, __builtins__=__builtins__)
+    sys.modules["__main__"] = main
+    exec(code, main.__dict__)
+
+
+def _wait_for_threads() -> None:
+    """As Python does behind a script: threads that are no daemons run to their end, here still recorded."""
+    for thread in threading.enumerate():
+        if not thread.daemon and thread is not threading.current_thread():
+            thread.join()
+
+
+def _program_frames(traceback: TracebackType | None) -> TracebackType | None:
+    while traceback is not None and traceback.tb_frame.f_code.co_filename in _OWN_FILES:
+        traceback = traceback.tb_next
+    return traceback
