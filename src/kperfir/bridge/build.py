@@ -8,8 +8,9 @@ key of its own.
 from __future__ import annotations
 
 import contextvars
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import triton
 
@@ -23,6 +24,7 @@ from kperfir.passes.finding import Finding
 from kperfir.plan import Plan
 from kperfir.records import Layout, Table
 
+_MOST_SHARED_SLOTS = 1024  # what a kernel leaves free may be much more, and all of it is copied out
 _FALLBACK = "It runs as it is, without records."
 
 
@@ -34,6 +36,11 @@ class Instrumented:
     table: Table
     layout: Layout
     findings: tuple[Finding, ...]
+
+
+class _Build(NamedTuple):
+    instrumented: Instrumented
+    resources: Resources
 
 
 @dataclass(frozen=True)
@@ -95,28 +102,35 @@ def _instrument(plain: Any, plan: Plan, limits: DeviceLimits) -> Twin:
     options = compat.compile_options(plain)
     before = _resources(plain, limits)
     request, reason = choose(plan, before, limits)
-    try:
+
+    def build(request: Request) -> _Build:
         built = compile_instrumented(plain.src, plain.metadata.target, options, request)
-        after = _load(built.kernel, limits)
-        fewer = _occupancy_lost(before, after)
-        worse = f"with rings in shared memory {fewer}" if fewer else ""
-    except KperfError:
-        raise
-    except Exception as error:
-        if request.place == "global" or plan.buffer == "shared":
-            raise
-        built, worse = None, f"the build with rings in shared memory failed ({_one_line(error)})"
-        after = Resources()
-    if worse and request.place == "shared" and plan.buffer == "auto":
-        reason = f"global memory: {worse}"
-        built = compile_instrumented(plain.src, plain.metadata.target, options, replace(request, place="global"))
-        after = _load(built.kernel, limits)
-    assert built is not None
+        return _Build(built, _load(built.kernel, limits))
+
+    made: _Build | None = None
+    if request.place == "shared" and plan.buffer == "auto":
+        made, worse = _try_shared(build, request, before)
+        if made is None:
+            request, reason = replace(request, place="global"), f"global memory: {worse}"
+    built, after = made or build(request)
     problems = [Problem(f.code, f"{plain.name}: {f.where}", f.what, f.cure) for f in built.findings]
     if fewer := _occupancy_lost(before, after):
         cure = "Its times are those of fewer CTAs; record fewer regions."
         problems.append(Problem("occupancy", plain.name, f"With records {fewer}.", cure))
     return Twin(built.kernel, built.table, built.layout, reason, before, after, tuple(problems))
+
+
+def _try_shared(build: Callable[[Request], _Build], request: Request, before: Resources) -> tuple[_Build | None, str]:
+    """The build with rings in shared memory, or why it will not do."""
+    try:
+        made = build(request)
+    except KperfError:
+        raise
+    except Exception as error:  # of Triton, ptxas or the driver: global memory takes nothing that may be scarce
+        return None, f"the build with rings in shared memory failed ({_one_line(error)})"
+    if fewer := _occupancy_lost(before, made.resources):
+        return None, f"with rings in shared memory {fewer}"
+    return made, ""
 
 
 def choose(plan: Plan, plain: Resources, limits: DeviceLimits) -> tuple[Request, str]:
@@ -131,7 +145,7 @@ def choose(plan: Plan, plain: Resources, limits: DeviceLimits) -> tuple[Request,
     room, why = ring_room(limits, plain.warps or 1, plain.registers or 0, plain.shared_bytes or 0)
     wanted = plan.slots or room
     if room and wanted <= room:
-        slots = plan.slots or min(room, 4 * request.slots)
+        slots = plan.slots or min(room, _MOST_SHARED_SLOTS)
         return replace(request, place="shared", slots=slots), f"shared memory: {why}"
     if plan.buffer == "shared":
         raise LoweringError(

@@ -161,15 +161,13 @@ class _Placer:
         around = _Around()
         if "kernel" in self.rules:
             around = _Around(region=self.tables.region(None, name, "sync", "kernel", file, line))
-        entry = blocks[0].first_op
         for block in blocks:
             self.block(block, around)
-        if around.region is None or entry is None:
+        first = blocks[0].first_op  # may be a record by now, which the whole then begins before
+        if around.region is None or first is None:
             return
         self.tables.operations(around.region, (op.opname,))
-        before = blocks[0].first_op
-        assert before is not None
-        self.insert(before, around.region, "start", name)
+        self.insert(first, around.region, "start", name)
         for block in blocks:
             last = block.last_op
             if isinstance(last, ForeignOp) and last.opname == terminator:

@@ -25,8 +25,6 @@ def to_gpu(kernel: ChunkedKernel, layout: Layout) -> None:
         kernel: changed in place.
         layout: shape of the scratch block; its `place` decides where the ring lies.
     """
-    first = kernel.body.first_op
-    assert first is not None
     scratch = GlobalScratchAllocOp(-(-layout.cta_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES)
     entry: list[Operation] = [scratch]
     ring = scratch.buffer
@@ -44,4 +42,4 @@ def to_gpu(kernel: ChunkedKernel, layout: Layout) -> None:
             Rewriter.replace_op(op, [clock, store], [])
         elif isinstance(op, ReturnOp):
             Rewriter.insert_op(FinalizeOp(init.index), InsertPoint.before(op))
-    Rewriter.insert_op(entry, InsertPoint.before(kernel.body.first_op or first))
+    Rewriter.insert_op(entry, InsertPoint.at_start(kernel.body))
