@@ -24,6 +24,10 @@ __all__ = ["__version__", "load", "record"]
 _HOMES = {"load": "kperfir.opened", "record": "kperfir.session"}
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def __getattr__(name: str) -> Any:
     """Loaded on first use: reading needs neither Triton nor torch, and recording no Arrow tables."""
     if name in _HOMES:

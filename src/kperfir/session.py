@@ -87,7 +87,7 @@ def _session(path: Path, plan: Plan, policy: Policy) -> Iterator[Path]:
             with _launches(interpreted, writer, plan, policy, tally):
                 yield path
         except SystemExit as stop:
-            exit_code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+            exit_code = _exit_code(stop.code)
             raise
         except BaseException:
             exit_code = 1
@@ -106,6 +106,13 @@ def _session(path: Path, plan: Plan, policy: Policy) -> Iterator[Path]:
             f"{writer.dropped} messages were dropped.",
             file=sys.stderr,
         )
+
+
+def _exit_code(code: object) -> int:
+    """What the system gets to see of the argument of an exit."""
+    if not isinstance(code, int):
+        return int(code is not None)
+    return code & 0xFF if abs(code) < 1 << 31 else 0xFF
 
 
 def _launches(

@@ -19,6 +19,7 @@ import os, pickle, sys
 class Mine: pass
 class_is_found = pickle.loads(pickle.dumps(Mine())).__class__ is Mine
 os.chdir("/")
+print(__annotations__, __cached__, __builtins__, type(__loader__), __doc__, __package__)
 print(__name__, __file__, sys.argv, sys.path[0], os.path.exists(__file__), class_is_found, __spec__)
 """
 
@@ -54,6 +55,11 @@ def test_names_paths_and_arguments(tmp_path: Path) -> None:
         "x = (",
         "import sys\nsys.excepthook = lambda *e: print('hooked', e[0], file=sys.stderr)\nraise OSError",
         "raise KeyboardInterrupt",
+        "def f(x: NotDefined): pass",
+        "import sys; sys.exit(True)",
+        "import sys; sys.exit(2**70)",
+        "import sys; sys.exit(-1)",
+        "import sys; sys.exit('words')",
     ],
 )
 def test_errors_are_shown_as_python_shows_them(program: str, tmp_path: Path) -> None:
@@ -62,12 +68,21 @@ def test_errors_are_shown_as_python_shows_them(program: str, tmp_path: Path) -> 
     assert said == plain.stderr.splitlines()
     assert recorded.returncode == {-2: 130}.get(plain.returncode, plain.returncode)
     found = {p.code: p.what for p in kp.load(tmp_path / "captures").problems()}
-    assert f"exit code {recorded.returncode}" in found["failed"]
+    assert f"exit code {recorded.returncode}" in found["failed"] and "unreadable" not in found
 
 
 def test_a_scope_with_a_bad_name_is_shown_with_its_line(tmp_path: Path) -> None:
     _, recorded = both(tmp_path, "import kperfir.language as kl\nkl.scope(3)")
     assert 'program.py", line 2' in recorded.stderr and "cannot be named 3" in recorded.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    "program", ["import sys; sys.stdout.close(); sys.stderr.close()", "import sys; sys.stderr = None"]
+)
+def test_a_program_that_closes_its_outputs(program: str, tmp_path: Path) -> None:
+    plain, recorded = both(tmp_path, program)
+    assert (recorded.returncode, recorded.stdout) == (plain.returncode, plain.stdout) == (0, "")
+    assert kp.load(tmp_path / "captures").captures[0].complete
 
 
 def test_version() -> None:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-import io
+import builtins
 import os
 import runpy
 import sys
 import threading
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType, TracebackType
 
-_OWN_FILES = (__file__, runpy.__file__, "<frozen runpy>", "<frozen importlib._bootstrap>")
+_OWN_FILES = (
+    __file__,
+    runpy.__file__,
+    "<frozen runpy>",
+    "<frozen importlib._bootstrap>",
+    "<frozen importlib._bootstrap_external>",
+)
 _INTERRUPTED = 128 + 2
 
 
@@ -52,12 +59,12 @@ def _run_script(script: Path) -> None:
     """`runpy.run_path` leaves `__file__` relative, and takes the script's globals away when it ends."""
     path = os.path.abspath(script)
     sys.path[0] = str(script.resolve().parent)
-    with io.open_code(path) as file:
-        code = compile(file.read(), path, "exec")
+    loader = SourceFileLoader("__main__", path)
+    code = loader.source_to_code(loader.get_data(path), path)
     main = ModuleType("__main__")
-    main.__dict__.update(__file__=path, __builtins__=__builtins__)
+    vars(main).update(__file__=path, __cached__=None, __loader__=loader, __annotations__={}, __builtins__=builtins)
     sys.modules["__main__"] = main
-    exec(code, main.__dict__)
+    exec(code, vars(main))
 
 
 def _wait_for_threads() -> None:

@@ -12,6 +12,7 @@ import typer
 
 from kperfir.capture.device.driver import driver_present
 from kperfir.cli import children
+from kperfir.cli.output import note
 from kperfir.cli.program import ProgramFailure, run_program
 from kperfir.errors import ProgramError
 from kperfir.plan import RULES
@@ -48,7 +49,7 @@ def record(
         raise ProgramError("No program was given.", "Use: kperfir record [options] script.py ARGS...")
     _check(context.args[0], module, output)
     if os.environ.get("TRITON_INTERPRET") != "1" and not driver_present():
-        print(_NO_GPU, file=sys.stderr)
+        note(_NO_GPU)
         # before anything imports Triton: its own library is decorated at import
         os.environ["TRITON_INTERPRET"] = "1"
     os.environ.setdefault("TORCHINDUCTOR_USE_STATIC_CUDA_LAUNCHER", "0")
@@ -68,7 +69,7 @@ def record(
     except ProgramFailure as failure:
         failure.show()
         if any(sign in str(failure.error) for sign in _NO_CUDA_SIGNS):
-            print(_ASKS_FOR_GPU, file=sys.stderr)
+            note(_ASKS_FOR_GPU)
         raise SystemExit(failure.code) from None
 
 
@@ -79,7 +80,7 @@ def _record(arguments: list[str], module: bool, output: Path, options: dict[str,
             run_program(arguments, module)
     finally:
         if capture.is_file():
-            print(f"kperfir: wrote {capture}; `kperfir report {capture}` shows it.", file=sys.stderr)
+            note(f"kperfir: wrote {capture}; `kperfir report {capture}` shows it.")
 
 
 def _place(output: str) -> Path:
