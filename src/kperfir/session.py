@@ -98,7 +98,9 @@ def _session(path: Path, plan: Plan, policy: Policy) -> Iterator[Path]:
             if not counts:
                 writer.write(Problem("no-launch", str(path), "No Triton kernel was launched while it recorded."))
             if exit_code:
-                writer.write(Problem("failed", str(path), f"The program failed, with exit code {exit_code}."))
+                writer.write(
+                    Problem("failed", str(path), f"What was recorded ended with an error, exit code {exit_code}.")
+                )
             writer.write(End(exit_code))
     if writer.failure is not None:
         print(

@@ -236,6 +236,7 @@ def test_a_recording_replaces_captures_and_nothing_else(tmp_path: Path) -> None:
         (tmp_path / "data.txt").write_text("mine")
         done = kperfir("record", "-o", output, "program.py", folder=tmp_path)
         assert done.returncode == 1 and "ran" not in done.stdout and output in done.stderr.splitlines()[-1]
+        assert "wrote" not in done.stderr
     assert (script.read_text(), (tmp_path / "data.txt").read_text()) == ("print('ran')", "mine")
     for _ in range(2):
         assert kperfir("record", "program.py", folder=tmp_path).stdout == "ran\n"

@@ -71,9 +71,11 @@ def test_errors_are_shown_as_python_shows_them(program: str, tmp_path: Path) -> 
     assert f"exit code {recorded.returncode}" in found["failed"] and "unreadable" not in found
 
 
-def test_a_scope_with_a_bad_name_is_shown_with_its_line(tmp_path: Path) -> None:
-    _, recorded = both(tmp_path, "import kperfir.language as kl\nkl.scope(3)")
-    assert 'program.py", line 2' in recorded.stderr and "cannot be named 3" in recorded.stderr.splitlines()[-1]
+@pytest.mark.parametrize("name", ["3", "''", r"'a\nb'", r"'\x1b[0m'", r"'\ud800'"])
+def test_a_scope_with_a_bad_name_is_shown_with_its_line(name: str, tmp_path: Path) -> None:
+    _, recorded = both(tmp_path, f"import kperfir.language as kl\nkl.scope({name})")
+    assert 'program.py", line 2' in recorded.stderr
+    assert f"cannot be named {name}" in recorded.stderr.splitlines()[-1]
 
 
 @pytest.mark.parametrize(

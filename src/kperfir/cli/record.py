@@ -74,12 +74,12 @@ def record(
 
 
 def _record(arguments: list[str], module: bool, output: Path, options: dict[str, Any]) -> None:
-    capture = output
+    capture = None
     try:
         with record_session(output, **options) as capture, children.followed(capture, options):
             run_program(arguments, module)
     finally:
-        if capture.is_file():
+        if capture is not None:
             note(f"kperfir: wrote {capture}; `kperfir report {capture}` shows it.")
 
 

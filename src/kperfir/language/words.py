@@ -91,6 +91,8 @@ def _checked(name: object) -> str:
     text = getattr(name, "value", name)
     if not isinstance(text, str) or not text:
         raise ScopeError(f"A scope cannot be named {text!r}.", "Give it a string that is known at compile time.")
+    if not text.isprintable():  # control characters would reach terminals, lone surrogates no file
+        raise ScopeError(f"A scope cannot be named {text!r}.", "Use printable characters.")
     return text
 
 
