@@ -87,6 +87,12 @@ def test_a_program_that_closes_its_outputs(program: str, tmp_path: Path) -> None
     assert kp.load(tmp_path / "captures").captures[0].complete
 
 
+def test_idle_workers_of_a_pool_end_with_the_program(tmp_path: Path) -> None:
+    program = "import concurrent.futures as f\npool = f.ThreadPoolExecutor()\nprint(pool.submit(int).result())"
+    plain, recorded = both(tmp_path, program)
+    assert recorded.stdout == plain.stdout == "0\n"
+
+
 def test_version() -> None:
     done = subprocess.run([sys.executable, "-m", "kperfir", "--version"], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == kp.__version__

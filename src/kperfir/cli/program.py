@@ -69,6 +69,9 @@ def _run_script(script: Path) -> None:
 
 def _wait_for_threads() -> None:
     """As Python does behind a script: threads that are no daemons run to their end, here still recorded."""
+    pools = sys.modules.get("concurrent.futures.thread")
+    if pools is not None:
+        pools._python_exit()  # as Python calls it at its end: idle workers of a pool wait for it
     for thread in threading.enumerate():
         if not thread.daemon and thread is not threading.current_thread():
             thread.join()
