@@ -9,21 +9,25 @@ import pytest
 
 ROOT = Path(__file__).parent.parent / "src" / "kperfir"
 ORDER = (
-    "errors", "version", "records", "markers", "plan", "language", "ir", "passes", "targets", "capture",
+    "errors", "version", "notes", "records", "markers", "plan", "language", "ir", "passes", "targets", "capture",
     "bridge", "trace", "analysis", "export", "opened", "session", "cli",
 )  # fmt: skip
 FREE_OF_TRITON = (
     "errors",
     "version",
+    "notes",
     "records",
     "markers",
     "plan",
+    "language",
     "ir",
     "passes",
     "targets",
+    "capture",
     "trace",
     "analysis",
     "export",
+    "opened",
 )
 
 

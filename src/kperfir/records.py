@@ -91,10 +91,6 @@ class Layout:
         """Size of one CTA's block."""
         return self.rings_offset_bytes + self.warps * self.ring_bytes
 
-    def count_offset_bytes(self, warp: int) -> int:
-        """Where the record count of `warp` lies."""
-        return HEADER_BYTES + warp * COUNT_BYTES
-
     def ring_offset_bytes(self, warp: int) -> int:
         """Where the ring of `warp` starts."""
         return self.rings_offset_bytes + warp * self.ring_bytes

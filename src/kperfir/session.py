@@ -8,7 +8,8 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,32 @@ from kperfir.capture.policy import LaunchTally, Policy
 from kperfir.capture.schema import End, Problem, Session, Tally
 from kperfir.capture.writer import CaptureWriter
 from kperfir.errors import BridgeError, DeviceError
+from kperfir.notes import note
 from kperfir.plan import Plan
 from kperfir.version import __version__
 
 _open_session = threading.Lock()
+_of_program: _Running | None = None
+
+
+@dataclass(frozen=True)
+class _Running:
+    """A recording that is open."""
+
+    writer: CaptureWriter
+    launches: Any
+    tally: LaunchTally
+
+    def write_tally(self) -> bool:
+        """Write the counts; whether there are any."""
+        counts = self.tally.snapshot()
+        self.writer.write(Tally(counts))
+        return bool(counts)
+
+    def finish(self) -> None:
+        """End a forked process that does not unwind what it inherited."""
+        self.launches.close()
+        self.write_tally()
 
 
 @contextmanager
@@ -58,10 +81,45 @@ def record(
     if not _open_session.acquire(blocking=False):
         raise BridgeError("A recording is under way in this process already.", "Close it before starting another.")
     try:
-        with _session(_capture_path(Path(path)), plan, policy) as file:
-            yield file
+        with _taking_over(path), _session(_capture_path(Path(path)), plan, policy, "") as running:
+            yield running.writer.path
     finally:
         _open_session.release()
+
+
+@contextmanager
+def record_program(path: str | Path, run: str, **options: Any) -> Iterator[Path]:
+    """Record a whole program, as `record` does; it rests while the program records something itself.
+
+    Args:
+        run: the same for all processes of the program.
+        options: those of `record`; all of them.
+
+    Raises:
+        as `record`.
+    """
+    global _of_program
+    plan = Plan.make(options["regions"], options["buffer"], options["slots"])
+    policy = Policy(**{name: options[name] for name in ("first", "every", "limit_bytes", "include", "exclude")})
+    with _session(_capture_path(Path(path)), plan, policy, run) as running:
+        _of_program = running
+        try:
+            yield running.writer.path
+        finally:
+            _of_program = None
+
+
+@contextmanager
+def _taking_over(path: str | Path) -> Iterator[None]:
+    """What a program records itself is not recorded twice."""
+    outer = _of_program
+    if outer is None:
+        yield
+        return
+    with outer.launches.resting():
+        yield
+    what = "The program recorded into this place itself meanwhile; those launches are there, and not here."
+    outer.writer.write(Problem("own-recording", str(path), what))
 
 
 def _patterns(patterns: str | tuple[str, ...]) -> tuple[str, ...]:
@@ -73,41 +131,47 @@ def _capture_path(path: Path) -> Path:
 
 
 @contextmanager
-def _session(path: Path, plan: Plan, policy: Policy) -> Iterator[Path]:
+def _session(path: Path, plan: Plan, policy: Policy, run: str) -> Iterator[_Running]:
     import triton
 
     interpreted = bool(triton.knobs.runtime.interpret)
     if not interpreted:
         _check_gpu()
     tally = LaunchTally()
-    exit_code: int | None = None
     with CaptureWriter(path) as writer:
-        writer.write(_message(plan, "interpreter", "Triton's interpreter") if interpreted else _message(plan))
+        session = _message(plan, run, interpreted)
+        writer.write(session)
+        launches = _launches(interpreted, writer, plan, policy, tally, session)
+        running = _Running(writer, launches, tally)
+        writer.before_end = running.finish
+        ended: BaseException | None = None
         try:
-            with _launches(interpreted, writer, plan, policy, tally):
-                yield path
-        except SystemExit as stop:
-            exit_code = _exit_code(stop.code)
-            raise
-        except BaseException:
-            exit_code = 1
+            with launches:
+                yield running
+        except BaseException as error:
+            ended = error
             raise
         finally:
-            counts = tally.snapshot()
-            writer.write(Tally(counts))
-            if not counts:
-                writer.write(Problem("no-launch", str(path), "No Triton kernel was launched while it recorded."))
-            if exit_code:
-                writer.write(
-                    Problem("failed", str(path), f"What was recorded ended with an error, exit code {exit_code}.")
-                )
-            writer.write(End(exit_code))
+            if writer.is_own:  # a forked process that recorded nothing has nothing to close
+                _close(running, ended)
     if writer.failure is not None:
-        print(
-            f"kperfir: {path} could not be written to its end ({writer.failure.strerror}); "
-            f"{writer.dropped} messages were dropped.",
-            file=sys.stderr,
+        note(
+            f"{path} could not be written to its end ({writer.failure.strerror}); "
+            f"{writer.dropped} messages were dropped."
         )
+
+
+def _close(running: _Running, ended: BaseException | None) -> None:
+    """Write what the reader must know of the whole recording."""
+    writer, place = running.writer, str(running.writer.path)
+    if not running.write_tally():
+        writer.write(Problem("no-launch", place, "No Triton kernel was launched while it recorded."))
+    exit_code = _exit_code(ended.code) if isinstance(ended, SystemExit) else None
+    if exit_code:
+        writer.write(Problem("failed", place, f"What was recorded ended with an error, exit code {exit_code}."))
+    elif ended is not None and exit_code is None:
+        writer.write(Problem("failed", place, f"What was recorded was left by an error, {type(ended).__name__}."))
+    writer.write(End(exit_code))
 
 
 def _exit_code(code: object) -> int:
@@ -118,8 +182,9 @@ def _exit_code(code: object) -> int:
 
 
 def _launches(
-    interpreted: bool, writer: CaptureWriter, plan: Plan, policy: Policy, tally: LaunchTally
-) -> AbstractContextManager[Any]:
+    interpreted: bool, writer: CaptureWriter, plan: Plan, policy: Policy, tally: LaunchTally, session: Session
+) -> Any:
+    """Of the interpreter or of a GPU; both are entered, rest, and are closed alike."""
     if interpreted:
         from kperfir.bridge.interpreted import InterpretedLaunches
 
@@ -127,7 +192,8 @@ def _launches(
     from kperfir.bridge.launch import Launches
 
     def on_device() -> None:
-        writer.write(_message(plan, *_device()))
+        target, device_name = _device()
+        writer.write(replace(session, target=target, device_name=device_name))
 
     return Launches(writer, plan, policy, tally, on_device)
 
@@ -144,16 +210,16 @@ def _check_gpu() -> None:
     check_ready()
 
 
-def _message(plan: Plan, target: str = "", device: str = "") -> Session:
-    """What is recorded; on a GPU target and device are known, and written once more, at the first launch."""
+def _message(plan: Plan, run: str, interpreted: bool) -> Session:
+    """What is recorded; a GPU and its target are known, and the message is written once more, at the first launch."""
     import triton
 
     torch = sys.modules.get("torch")
     return Session(
-        source="interpreter" if target == "interpreter" else "gpu",
+        source="interpreter" if interpreted else "gpu",
         plan=str(plan),
-        target=target,
-        device_name=device,
+        target="interpreter" if interpreted else "",
+        device_name="Triton's interpreter" if interpreted else "",
         kperfir_version=__version__,
         triton_version=triton.__version__,
         torch_version=str(getattr(torch, "__version__", "")),
@@ -161,6 +227,7 @@ def _message(plan: Plan, target: str = "", device: str = "") -> Session:
         argv=tuple(sys.argv),
         process_id=os.getpid(),
         started_unix_ns=time.time_ns(),
+        run=run,
     )
 
 

@@ -10,8 +10,8 @@ import pytest
 from kperfir.analysis import summarise
 from kperfir.analysis.report import report
 from kperfir.capture.schema import End, Kernel, Problem, Resources
+from kperfir.opened import load
 from kperfir.records import Layout
-from kperfir.trace import load
 
 LONG = {"clocks": (0, 1_000_000), "times_ns": (0, 500_000)}  # 2 GHz
 
@@ -50,6 +50,15 @@ def test_share_where_the_ring_wrapped_is_of_what_was_kept(tmp_path: Path) -> Non
     assert kernel.regions[1].share == pytest.approx(200_000 / 400_000)
 
 
+def test_share_where_the_oldest_kept_record_has_lost_its_partner(tmp_path: Path) -> None:
+    """Its span is left out, but the ring reaches back to it."""
+    words = [(0, 10), *[(2, 20), (3, 30)] * 7, (3, 40), (1, 100_000), (2, 900_000), (3, 950_000)]
+    path = handmade.write(tmp_path / "a", [(handmade.launch(0, 1), _block([words, []]))])
+    (kernel,) = summarise(load(path)).kernels
+    assert (kernel.kept, kernel.regions[1].count) == (8, 3)
+    assert kernel.regions[1].share == pytest.approx(50_020 / 999_980)
+
+
 def test_records_beside_the_header_do_not_make_more_than_all(tmp_path: Path) -> None:
     path = handmade.write(tmp_path / "a", [(handmade.launch(0, 1), _block([[], handmade.span(-500, 1_000_700)]))])
     assert summarise(load(path)).kernels[0].regions[0].share == 1.0
@@ -71,7 +80,7 @@ def test_report_says_what_must_be_said(tmp_path: Path) -> None:
         plain=Resources(1024, 30, 0, 4, 8), instrumented=Resources(2048, 40, 2, 4, 7),
     )  # fmt: skip
     words = [w for i in range(10) for w in [(2, 100_000 * i), (3, 100_000 * i + 50_000)]]
-    problems = [Problem("no-anchor", "add, k.py:2", "Scope 'x' has no anchor.", "Move it.", 3)]
+    problems = [Problem("no-anchor", "add, k.py:2", "Scope 'x' has no anchor.", "Move it.")]
     tally = {"add": {"recorded": 1, "sampled-out": 41}, "mul": {"excluded": 7}}
     path = handmade.write(
         tmp_path / "a", [(handmade.launch(0, 1), _block([words, []]))], kernel, problems=problems, tally=tally
@@ -84,7 +93,7 @@ def test_report_says_what_must_be_said(tmp_path: Path) -> None:
     assert "plain:        30 registers, 0 spills, 1024 B shared, 8 CTAs/SM" in text
     assert "with records: 40 registers, 2 spills, 2048 B shared, 7 CTAs/SM" in text
     assert [line.split() for line in text.splitlines() if line.startswith("  add")] == [["add", "1", "0", "41"]]
-    assert "[no-anchor] add, k.py:2: Scope 'x' has no anchor. (3 times) Move it." in text
+    assert "[no-anchor] add, k.py:2: Scope 'x' has no anchor. Move it." in text
     assert "[overwritten]" in text
     assert "interpreter" not in text
     assert max(map(len, text.splitlines())) <= 118

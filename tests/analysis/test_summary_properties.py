@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from kperfir.analysis import RegionSummary, summarise
 from kperfir.capture.schema import Kernel
+from kperfir.opened import load
 from kperfir.records import Layout
-from kperfir.trace import load
 
 LAYOUT = Layout(warps=2, slots=64, place="global")
 KERNEL = Kernel(0, "add", "hash", "cuda:90", LAYOUT, handmade.TABLE)

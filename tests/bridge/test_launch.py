@@ -8,7 +8,7 @@ import textwrap
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -33,6 +33,8 @@ class FakeDriver:
 
     broken: tuple[str, ...] = ()
     memory = ctypes.create_string_buffer(1 << 16)
+
+    capture_unharmed = staticmethod(nullcontext)
 
     def __getattr__(self, name: str) -> Any:
         def call(*_: Any) -> Any:

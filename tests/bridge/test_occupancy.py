@@ -2,7 +2,7 @@
 
 from kperfir.bridge.occupancy import DeviceLimits, ctas_per_sm, ring_room
 
-H200 = DeviceLimits(232448, 233472, 1024, 65536, 64, 32, 132)
+H200 = DeviceLimits(232448, 233472, 1024, 65536, 64, 32)
 
 
 def test_ctas_are_bounded_by_each_resource() -> None:
@@ -11,6 +11,10 @@ def test_ctas_are_bounded_by_each_resource() -> None:
     assert ctas_per_sm(H200, 4, 16, 0) == 16  # warps
     assert ctas_per_sm(H200, 1, 16, 0) == 32  # CTAs
     assert ctas_per_sm(H200, 4, 32, 240000) == 0
+    # A partition has 16384 registers: 4 warps of 104 * 32 = 3328, so 16 on the SM, though 19 would fit its total.
+    assert ctas_per_sm(H200, 2, 104, 0) == 8
+    assert ctas_per_sm(H200, 1, 104, 0) == 16
+    assert ctas_per_sm(H200, 8, 104, 0) == 2
 
 
 def test_room_keeps_the_number_of_ctas() -> None:

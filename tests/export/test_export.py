@@ -20,8 +20,9 @@ from hypothesis import strategies as st
 from kperfir.errors import ExportError
 from kperfir.export import chrome, export
 from kperfir.export.slots import Slots
+from kperfir.opened import load
 from kperfir.records import Layout, Region, Site, Table
-from kperfir.trace import Trace, load
+from kperfir.trace import Trace
 
 SPAN = handmade.span(2000, 100_000, (4000, 6000))
 KERNEL_AND_LOAD = [SPAN, []]

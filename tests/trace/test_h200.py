@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from kperfir.export import export
-from kperfir.trace import Trace, load
+from kperfir.opened import load
+from kperfir.trace import Trace
 
 DATA = Path(__file__).parent.parent / "data"
 CTAS = 64

@@ -10,7 +10,8 @@ import pytest
 
 from kperfir.capture.schema import Kernel
 from kperfir.errors import CaptureError
-from kperfir.trace import EVENTS, load
+from kperfir.opened import load
+from kperfir.trace import EVENTS
 
 SPAN = handmade.span(1100, 1900, (1200, 1300))
 LONG = {"clocks": (1000, 2_001_000), "times_ns": (5000, 1_005_000)}  # 2 GHz

@@ -127,8 +127,7 @@ def _problems(console: Console, problems: tuple[Problem, ...]) -> None:
         by_code.setdefault(problem.code, []).append(problem)
     for code, found in by_code.items():
         for problem in found[:_SHOWN]:
-            times = f" ({problem.count} times)" if problem.count > 1 and str(problem.count) not in problem.what else ""
-            text = f"  [{code}] {problem.where}: {problem.what}{times} {problem.cure}".rstrip()
+            text = f"  [{code}] {problem.where}: {problem.what} {problem.cure}".rstrip()
             console.print(textwrap.fill(text, _WIDTH, subsequent_indent=" " * 6, break_on_hyphens=False))
         if len(found) > _SHOWN:
             console.print(f"  [{code}] and {len(found) - _SHOWN} more")

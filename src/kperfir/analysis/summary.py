@@ -171,15 +171,11 @@ def _time_of_warps(launch: LaunchTrace, regions: int) -> I64:
     """
     spans, headers = launch.spans, launch.headers
     warps = launch.written_by_warp.shape[1]
-    warp = spans.row * warps + spans.warp
-    shape = launch.written_by_warp.size
-    first, last = np.full(shape, np.iinfo(np.int64).max), np.full(shape, np.iinfo(np.int64).min)
-    np.minimum.at(first, warp, spans.start)
-    np.maximum.at(last, warp, spans.end)
+    first, last = launch.kept_clocks
     whole = (launch.written_by_warp <= launch.kernel.layout.slots).ravel()
     first = np.where(whole, np.minimum(first, np.repeat(headers.start_clock, warps)), first)
     last = np.maximum(last, np.repeat(headers.end_clock, warps))
-    pairs = np.unique(warp * regions + spans.region)
+    pairs = np.unique((spans.row * warps + spans.warp) * regions + spans.region)
     within = np.zeros(regions, np.int64)
     np.add.at(within, pairs % regions, (last - first)[pairs // regions])
     return within

@@ -13,7 +13,7 @@ torch/_inductor/runtime).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from types import ModuleType
 from typing import Any
@@ -21,30 +21,45 @@ from typing import Any
 from kperfir.bridge.loaded import when_loaded
 from kperfir.bridge.replaced import wrapped
 from kperfir.bridge.trials import in_trial
+from kperfir.capture.schema import Problem
 
 _HEURISTICS = "torch._inductor.runtime.triton_heuristics"
 _BENCHMARKING = "torch._inductor.runtime.benchmarking"
+_OTHERWISE = "This torch's Inductor is built in a way that kperfir does not know"
+_MAY_MISS = "Kernels of torch.compile may run without records, or its trials with them; use a torch that was tested."
 
 
 @contextmanager
-def inductor_followed(missed: Callable[[str], None]) -> Iterator[None]:
+def inductor_followed(missed: Callable[[str], None], report: Callable[[Problem], None]) -> Iterator[None]:
     """While inside, Inductor's launches ask Triton for the launcher, and its trials are told apart.
 
     Args:
         missed: called with the kernel's name for each launch that cannot be recorded.
+        report: called where this torch's Inductor is built otherwise and cannot be followed.
     """
     scopes: dict[int, dict[str, Any]] = {}
     with ExitStack() as stack:
 
-        def follow(module: ModuleType) -> None:
-            stack.enter_context(wrapped(module.CachingAutotuner, "bench", in_trial))
-            stack.enter_context(wrapped(module.CachingAutotuner, "run", partial(_run, scopes, missed)))
+        def follow(act: Callable[[ModuleType, ExitStack], None], module: ModuleType) -> None:
+            try:
+                with ExitStack() as own:
+                    act(module, own)
+                    stack.push(own.pop_all())
+            except Exception as error:  # the program only imported a module of torch's
+                report(Problem("not-followed", module.__name__, f"{_OTHERWISE} ({error}).", _MAY_MISS))
 
-        stack.enter_context(when_loaded(_HEURISTICS, follow))
-        stack.enter_context(when_loaded(_BENCHMARKING, lambda module: _follow_benchmarkers(module, stack)))
+        follow_kernels = partial(_follow_kernels, partial(_run, scopes, missed))
+        stack.enter_context(when_loaded(_HEURISTICS, partial(follow, follow_kernels)))
+        stack.enter_context(when_loaded(_BENCHMARKING, partial(follow, _follow_benchmarkers)))
         yield
     for scope in scopes.values():
-        _refresh(scope)
+        with suppress(Exception):  # a binary that is gone; the launcher it had runs it plain from now on
+            _refresh(scope)
+
+
+def _follow_kernels(run: Callable[..., Any], module: ModuleType, stack: ExitStack) -> None:
+    stack.enter_context(wrapped(module.CachingAutotuner, "bench", in_trial))
+    stack.enter_context(wrapped(module.CachingAutotuner, "run", run))
 
 
 def _follow_benchmarkers(module: ModuleType, stack: ExitStack) -> None:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import functools
 import threading
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 from triton.compiler import CompiledKernel
 from triton.runtime import driver
@@ -27,15 +27,14 @@ from kperfir.bridge.limits import device_limits
 from kperfir.bridge.occupancy import DeviceLimits
 from kperfir.bridge.replaced import replaced
 from kperfir.bridge.selfcheck import self_check
-from kperfir.capture.device.drain import Buffer, Drain
+from kperfir.capture.device.drain import Buffer, Drain, lost_launch
 from kperfir.capture.device.driver import Driver
 from kperfir.capture.policy import LaunchTally, Outcome, Policy
 from kperfir.capture.schema import Kernel, Launch, Problem, Tally
 from kperfir.capture.writer import CaptureWriter
+from kperfir.errors import DeviceError
 from kperfir.plan import Plan
-from kperfir.records import Layout
 
-_NoRoom = Literal["file-full", "no-buffer"]
 _STATIC = "torch.compile launches it with its static launcher, which starts the binary without Triton."
 _STATIC_CURE = (
     "Set TORCHINDUCTOR_USE_STATIC_CUDA_LAUNCHER=0 before torch is imported, as `kperfir record` does. "
@@ -86,11 +85,7 @@ class _Chosen:
 
 
 class Launches:
-    """Records the launches of this process while it is entered.
-
-    Raises:
-        BridgeError: another recording holds what it would replace.
-    """
+    """Records the launches of this process while it is entered."""
 
     def __init__(
         self,
@@ -124,19 +119,40 @@ class Launches:
         return Driver()
 
     def __enter__(self) -> Launches:
+        self._replace()
+        return self
+
+    def _replace(self) -> None:
         with ExitStack() as stack:
             stack.enter_context(routed())
             stack.enter_context(trials.noticing_trials())
-            stack.enter_context(inductor_followed(self._missed))
+            stack.enter_context(inductor_followed(self._missed, self._report))
             stack.enter_context(replaced(CompiledKernel, "run", property(self._run_of)))
             self._stack = stack.pop_all()
-        return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Record no launch any more, and write those that were; a second call does nothing."""
+        with ExitStack() as closing:
+            closing.callback(self._close_drains)
+            closing.callback(self._gate.close)
+            closing.callback(self._stack.close)
+
+    def _close_drains(self) -> None:
+        with ExitStack() as closing:
+            while self._drains:
+                closing.callback(self._drains.popitem()[1].close)
+
+    @contextmanager
+    def resting(self) -> Iterator[None]:
+        """Record nothing meanwhile, and leave Triton as it was."""
         self._stack.close()
-        self._gate.close()
-        for drain in self._drains.values():
-            drain.close()
+        try:
+            yield
+        finally:
+            self._replace()
 
     # --- what Triton calls
 
@@ -174,7 +190,8 @@ class Launches:
                 raise
             self._give_up(chosen.seen, error)
             return run(x, y, z, stream, *rest)
-        self._submit(chosen, grid, stream)
+        self._tally.add(kernel.name, "recorded")
+        self._hand_over(chosen, grid, stream)
         return result
 
     def _missed(self, name: str) -> None:
@@ -213,32 +230,26 @@ class Launches:
             seen.launches += 1
         if not self._policy.samples(number):
             return "sampled-out", None
+        with self._driver.capture_unharmed():
+            return self._prepare(seen, number, grid, stream)
+
+    def _prepare(self, seen: _Seen, number: int, grid: _Grid, stream: int) -> tuple[Outcome, _Chosen | None]:
         twin = self._twin(seen)
         if twin.kernel is None:
             return "not-instrumented", None
-        drain = self._drain(device)
-        buffer = self._buffer(drain, twin.layout, grid.ctas, stream)
-        if isinstance(buffer, str):
-            self._no_room(buffer, kernel.name, twin.layout.cta_bytes * grid.ctas)
-            return buffer, None
-        return "recorded", _Chosen(seen, twin, drain, buffer, number)
-
-    def _buffer(self, drain: Drain, layout: Layout, ctas: int, stream: int) -> Buffer | _NoRoom:
-        """Memory for a launch. One thread at a time, so that together they stay below the capture's limit."""
-        with self._room:
+        drain, name, size_bytes = self._drain(seen.device), seen.kernel.name, twin.layout.cta_bytes * grid.ctas
+        with self._room:  # one thread at a time, so that together they stay below the capture's limit
             in_flight_bytes = sum(d.in_flight_bytes for d in self._drains.values())
-            if not self._policy.fits(self._writer.bytes_written + in_flight_bytes, layout.cta_bytes * ctas):
-                return "file-full"
-            return drain.allocate(layout, ctas, stream) or "no-buffer"
-
-    def _no_room(self, code: _NoRoom, name: str, size_bytes: int) -> None:
-        """Said once a kernel; the tally counts how often."""
-        why = {
-            "file-full": "the capture has reached its limit",
-            "no-buffer": "there was no device memory for them",
-        }[code]
-        what = f"A launch with {size_bytes / 2**20:.0f} MiB of records was not recorded: {why}."
-        self._report(Problem(code, name, what, "Ask for fewer slots or launches, or a higher limit."), (code, name))
+            if not self._policy.fits(self._writer.bytes_written + in_flight_bytes, size_bytes):
+                self._report(self._policy.full(name))
+                return "file-full", None
+            try:
+                buffer = drain.allocate(twin.layout, grid.ctas, stream)
+            except DeviceError as error:
+                what = f"A launch with {size_bytes / 2**20:.0f} MiB of records was not recorded: {error.what}"
+                self._report(Problem("no-buffer", name, what, "Ask for fewer slots or launches."), ("no-buffer", name))
+                return "no-buffer", None
+        return "recorded", _Chosen(seen, twin, drain, buffer, number)
 
     def _seen_of(self, kernel: Any, device: int) -> _Seen:
         with self._lock:
@@ -248,6 +259,7 @@ class Launches:
         """Built at the first launch that is recorded; its problems are written once."""
         with seen.lock:
             if seen.twin is None:
+                check_conflicts()  # a profiler may have been started behind the recording
                 seen.twin = instrument(seen.kernel, self._plan, self._device_limits(seen.device))
                 if seen.twin.kernel is not None:
                     self._twins[id(seen.twin.kernel)] = seen.twin.kernel
@@ -272,6 +284,15 @@ class Launches:
 
     # --- after the launch
 
+    def _hand_over(self, chosen: _Chosen, grid: _Grid, stream: int) -> None:
+        """Whatever goes wrong with the records of a launch, the launch itself stands."""
+        try:
+            with self._driver.capture_unharmed():
+                self._submit(chosen, grid, stream)
+        except Exception as error:
+            chosen.drain.discard(chosen.buffer, stream)
+            self._report(lost_launch(f"{chosen.seen.kernel.name}, launch {chosen.number}", error))
+
     def _submit(self, chosen: _Chosen, grid: _Grid, stream: int) -> None:
         seen = chosen.seen
         with self._lock:
@@ -293,7 +314,6 @@ class Launches:
             )
             self._launches += 1
         chosen.drain.submit(launch, chosen.twin.layout, chosen.buffer, stream)
-        self._tally.add(seen.kernel.name, "recorded")
 
     def _drain(self, device: int) -> Drain:
         with self._lock:

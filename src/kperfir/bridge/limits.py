@@ -20,6 +20,5 @@ def device_limits(driver: d.Driver, device: int) -> DeviceLimits:
         registers_per_sm=ask(d.MAX_REGISTERS_PER_SM),
         warps_per_sm=ask(d.MAX_THREADS_PER_SM) // warp_size,
         ctas_per_sm=ask(d.MAX_BLOCKS_PER_SM),
-        sm_count=ask(d.SM_COUNT),
         warp_size=warp_size,
     )

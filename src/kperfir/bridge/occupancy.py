@@ -3,8 +3,9 @@
 The rules are those of NVIDIA's occupancy calculator: "CUDA C++ Programming Guide",
 section "Technical Specifications per Compute Capability", and
 https://docs.nvidia.com/cuda/cuda-occupancy-calculator: registers are handed out to
-warps in units of 256, shared memory to CTAs in units of 128 bytes plus what the
-system reserves for each.
+warps in units of 256, from the quarter of the SM's registers that belongs to the
+warp's partition; shared memory to CTAs in units of 128 bytes plus what the system
+reserves for each.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from kperfir.records import NARROW_RECORD_BYTES
 
 REGISTER_UNIT = 256
 SHARED_UNIT_BYTES = 128
+PARTITIONS = 4
 MIN_SLOTS = 32
 MAX_SLOTS = 4096
 
@@ -29,7 +31,6 @@ class DeviceLimits:
     registers_per_sm: int
     warps_per_sm: int
     ctas_per_sm: int
-    sm_count: int = 0
     warp_size: int = 32
 
 
@@ -39,18 +40,15 @@ def ctas_per_sm(limits: DeviceLimits, warps: int, registers: int, shared_bytes: 
     Args:
         warps: of a CTA. registers: of a thread. shared_bytes: of a CTA.
     """
-    by_warps = limits.warps_per_sm // warps
     per_warp = _up(registers * limits.warp_size, REGISTER_UNIT)
-    by_registers = limits.registers_per_sm // (per_warp * warps) if registers else limits.ctas_per_sm
+    resident = limits.registers_per_sm // PARTITIONS // per_warp * PARTITIONS if registers else limits.warps_per_sm
     by_shared = limits.shared_per_sm_bytes // _up(shared_bytes + limits.reserved_per_block_bytes, SHARED_UNIT_BYTES)
     if shared_bytes > limits.shared_per_block_bytes:
         return 0
-    return min(limits.ctas_per_sm, by_warps, by_registers, by_shared)
+    return min(limits.ctas_per_sm, min(limits.warps_per_sm, resident) // warps, by_shared)
 
 
-def ring_room(
-    limits: DeviceLimits, warps: int, registers: int, shared_bytes: int, record_bytes: int = NARROW_RECORD_BYTES
-) -> tuple[int, str]:
+def ring_room(limits: DeviceLimits, warps: int, registers: int, shared_bytes: int) -> tuple[int, str]:
     """Slots a warp's ring can have in shared memory while as many CTAs fit as before.
 
     Returns:
@@ -61,7 +59,7 @@ def ring_room(
         return 0, "the plain kernel itself does not fit on an SM"
     share = limits.shared_per_sm_bytes // ctas // SHARED_UNIT_BYTES * SHARED_UNIT_BYTES
     free = min(share - limits.reserved_per_block_bytes, limits.shared_per_block_bytes) - _up(shared_bytes, 16)
-    slots = max(free, 0) // (warps * record_bytes)
+    slots = max(free, 0) // (warps * NARROW_RECORD_BYTES)
     slots = 1 << (min(slots, MAX_SLOTS).bit_length() - 1) if slots else 0
     if slots < MIN_SLOTS:
         return 0, f"{max(free, 0)} bytes are free beside {ctas} CTAs an SM, too few for {warps} warps"

@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import Literal
 
+from kperfir.capture.schema import Problem
 from kperfir.errors import PlanError
 
 Outcome = Literal[
@@ -61,6 +62,11 @@ class Policy:
     def fits(self, bytes_so_far: int, payload_bytes: int) -> bool:
         """Whether the file takes another launch."""
         return bytes_so_far + payload_bytes <= self.limit_bytes
+
+    def full(self, name: str) -> Problem:
+        """What to tell the user when a launch does not fit; the tally counts how often."""
+        what = f"A launch was not recorded: its records would pass the capture's limit of {self.limit_bytes >> 20} MiB."
+        return Problem("file-full", name, what, "Ask for fewer slots or launches, or a higher limit.")
 
 
 class LaunchTally:

@@ -87,17 +87,26 @@ def read_captures(path: str | Path) -> tuple[tuple[Capture, ...], tuple[Problem,
             if len(files) == 1 + len(problems):
                 raise
             problems.append(Problem("unreadable-capture", str(file), error.what, error.cure))
-    problems += _children(Path(path))
+    if Path(path).is_file():
+        problems += _children(Path(path), captures[0].session.run)
     return tuple(captures), tuple(problems)
 
 
-def _children(place: Path) -> list[Problem]:
-    """What child processes recorded lies beside a capture, and is not read with it."""
-    beside = child_captures(place) if place.is_file() else []
+def _children(place: Path, run: str) -> list[Problem]:
+    """What child processes of the same run recorded lies beside a capture, and is not read with it."""
+    beside = [f for f in child_captures(place) if _run_of(f) == run]
     if not beside:
         return []
-    what = f"Child processes recorded as well: {', '.join(f.name for f in beside[:4])}{', ...' if beside[4:] else ''}."
+    names = ", ".join([f.name for f in beside[:4]] + ["..."] * (len(beside) > 4))
+    what = f"{len(beside)} child processes recorded as well: {names}."
     return [Problem("children", str(place), what, "Report a folder to see all captures in it together.", len(beside))]
+
+
+def _run_of(file: Path) -> str | None:
+    try:
+        return next((m.run for m, _ in _messages(file, []) if isinstance(m, Session)), None)
+    except CaptureError:
+        return None
 
 
 def read_capture(path: str | Path) -> Capture:

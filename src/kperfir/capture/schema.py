@@ -63,6 +63,7 @@ class Session(Message):
         plan: printed form of the plan.
         target: for example "cuda:90", "hip:gfx942", "interpreter".
         started_unix_ns: host clock at the start.
+        run: the same for all processes of one recorded program, and for no other.
     """
 
     kind: ClassVar[str] = "session"
@@ -78,6 +79,7 @@ class Session(Message):
     argv: tuple[str, ...] = ()
     process_id: int = 0
     started_unix_ns: int = 0
+    run: str = ""
 
 
 @dataclass(frozen=True)
@@ -160,7 +162,7 @@ class Problem(Message):
     Attributes:
         code: stable name, for programs: "not-recorded", "no-anchor", ...
         where: kernel, scope, file and line as far as known.
-        what, cure: sentences. count: how often it happened.
+        what, cure: sentences. count: how often it happened, for programs; `what` says it too.
     """
 
     kind: ClassVar[str] = "problem"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from multiprocessing import util
 from pathlib import Path
@@ -29,8 +31,8 @@ def child_capture(parent: Path, process: int) -> Path:
 
 
 def child_captures(parent: Path) -> list[Path]:
-    """Those that lie there."""
-    return sorted(parent.parent.glob(f"{parent.stem}.[0-9]*.kperf"))
+    """Those that lie there, of this run or of earlier ones."""
+    return sorted(parent.parent.glob(f"{glob.escape(parent.stem)}.[0-9]*.kperf"))
 
 
 class CaptureWriter:
@@ -43,12 +45,16 @@ class CaptureWriter:
     A forked process inherits the writer but not the file: its first message opens a
     capture of its own beside this one, with the same descriptions in it.
 
+    Args:
+        before_end: called in such a process before its capture ends.
+
     Raises:
         CaptureError: the file cannot be created.
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, before_end: Callable[[], None] = lambda: None) -> None:
         self.path = Path(path)
+        self.before_end = before_end
         self.dropped = 0
         self.failure: OSError | None = None
         self._described: list[Session | Kernel] = []
@@ -78,12 +84,17 @@ class CaptureWriter:
 
     @property
     def bytes_written(self) -> int:
-        """Size of the file so far, to its last whole message."""
-        return self._bytes
+        """Size of this process's file so far, to its last whole message."""
+        return self._bytes if self.is_own else 0
+
+    @property
+    def is_own(self) -> bool:
+        """Whether this process has a file: false in a forked one that has written nothing."""
+        return os.getpid() == self._process
 
     def write(self, message: Message, payload: bytes | memoryview = b"") -> None:
         """Append one message, with its scratch blocks if it has any."""
-        if os.getpid() != self._process:
+        if not self.is_own:
             self._leave_parent()
         batch = _batch(message, payload)
         with self._lock:
@@ -117,6 +128,9 @@ class CaptureWriter:
         util.Finalize(None, self._end, exitpriority=0)
 
     def _end(self) -> None:
+        if not self._open:
+            return
+        self.before_end()
         self.write(End())
         self.close()
 
@@ -129,7 +143,7 @@ class CaptureWriter:
 
     def close(self) -> None:
         """End the stream; a second call does nothing, nor does one in a forked process that wrote nothing."""
-        if os.getpid() != self._process:
+        if not self.is_own:
             return
         with self._lock:
             if not self._open:

@@ -12,6 +12,7 @@ from kperfir.cli.output import say
 from kperfir.cli.read import export, report
 from kperfir.cli.record import record
 from kperfir.errors import KperfError
+from kperfir.notes import note
 from kperfir.version import __version__
 
 app = typer.Typer(
@@ -47,5 +48,5 @@ def main() -> None:
     try:
         app(prog_name="kperfir")
     except KperfError as error:
-        print(f"kperfir: {error}", file=sys.stderr)
+        note(str(error))
         sys.exit(error.exit_code)

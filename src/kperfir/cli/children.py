@@ -18,10 +18,10 @@ _HOOK = Path(__file__).parent / "child_site"
 
 
 @contextmanager
-def followed(capture: Path, options: dict[str, Any]) -> Iterator[None]:
-    """While inside, child processes record beside `capture`."""
+def followed(capture: Path, run: str, options: dict[str, Any]) -> Iterator[None]:
+    """While inside, child processes record beside `capture`, as part of the same `run`."""
     before = {name: os.environ.get(name) for name in (VARIABLE, "PYTHONPATH")}
-    os.environ[VARIABLE] = json.dumps({"capture": str(capture.resolve()), "options": options})
+    os.environ[VARIABLE] = json.dumps({"capture": str(capture.resolve()), "run": run, "options": options})
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(_HOOK), before["PYTHONPATH"]]))
     try:
         yield
@@ -39,12 +39,12 @@ def start_child() -> None:
     from multiprocessing import util
 
     from kperfir.capture.writer import child_capture
-    from kperfir.session import record
+    from kperfir.session import record_program
 
     request = json.loads(os.environ[VARIABLE])
     parent, process = Path(request["capture"]), os.getpid()
     stack = ExitStack()
-    stack.enter_context(record(child_capture(parent, process), **request["options"]))
+    stack.enter_context(record_program(child_capture(parent, process), request["run"], **request["options"]))
     atexit.register(stack.close)
 
     def close_at_end(opened: ExitStack) -> None:

@@ -5,17 +5,8 @@ from __future__ import annotations
 import io
 import os
 import sys
-from contextlib import suppress
 
 from kperfir.errors import ExportError
-
-
-def note(text: str) -> None:
-    """Tell the user something on standard error, which the program may have closed."""
-    if sys.stderr is None:  # print would take standard output then
-        return
-    with suppress(OSError, ValueError):
-        print(text, file=sys.stderr, flush=True)
 
 
 def say(text: str) -> None:

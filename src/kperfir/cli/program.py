@@ -72,8 +72,8 @@ def _wait_for_threads() -> None:
     pools = sys.modules.get("concurrent.futures.thread")
     if pools is not None:
         pools._python_exit()  # as Python calls it at its end: idle workers of a pool wait for it
-    for thread in threading.enumerate():
-        if not thread.daemon and thread is not threading.current_thread():
+    while waited_for := [t for t in threading.enumerate() if not t.daemon and t is not threading.current_thread()]:
+        for thread in waited_for:  # each may start others
             thread.join()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
+import uuid
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,16 +13,16 @@ import typer
 
 from kperfir.capture.device.driver import driver_present
 from kperfir.cli import children
-from kperfir.cli.output import note
 from kperfir.cli.program import ProgramFailure, run_program
 from kperfir.errors import ProgramError
+from kperfir.notes import note
 from kperfir.plan import RULES
-from kperfir.session import record as record_session
+from kperfir.session import record_program
 
 _GLOB = "with names like this, as a shell matches whole names; may be given several times."
-_NO_GPU = "kperfir: there is no NVIDIA GPU here, so kernels run in Triton's interpreter (TRITON_INTERPRET=1)."
+_NO_GPU = "there is no NVIDIA GPU here, so kernels run in Triton's interpreter (TRITON_INTERPRET=1)."
 _ASKS_FOR_GPU = (
-    "kperfir: The program asks for a GPU and there is none. "
+    "The program asks for a GPU and there is none. "
     "Let it use the device 'cpu' here; Triton's interpreter runs its kernels."
 )
 _NO_CUDA_SIGNS = ("not compiled with CUDA", "No CUDA GPUs", "no NVIDIA driver", "0 active drivers")
@@ -74,13 +75,13 @@ def record(
 
 
 def _record(arguments: list[str], module: bool, output: Path, options: dict[str, Any]) -> None:
-    capture = None
+    capture, run, process = None, uuid.uuid4().hex, os.getpid()
     try:
-        with record_session(output, **options) as capture, children.followed(capture, options):
+        with record_program(output, run, **options) as capture, children.followed(capture, run, options):
             run_program(arguments, module)
     finally:
-        if capture is not None:
-            note(f"kperfir: wrote {capture}; `kperfir report {capture}` shows it.")
+        if capture is not None and os.getpid() == process:
+            note(f"wrote {capture}; `kperfir report {capture}` shows it.")
 
 
 def _place(output: str) -> Path:

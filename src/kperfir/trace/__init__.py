@@ -1,6 +1,6 @@
 """Raw blocks -> events: decode, unwrap, pair, align. NumPy and Arrow; no Triton, no GPU."""
 
 from kperfir.trace.events import EVENTS
-from kperfir.trace.model import LaunchTrace, Trace, load
+from kperfir.trace.model import LaunchTrace, Trace
 
-__all__ = ["EVENTS", "LaunchTrace", "Trace", "load"]
+__all__ = ["EVENTS", "LaunchTrace", "Trace"]

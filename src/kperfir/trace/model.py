@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
-from kperfir.capture.reader import Capture, Recorded, read_captures
+from kperfir.capture.reader import Capture, Recorded
 from kperfir.capture.schema import Kernel, Launch, Problem
 from kperfir.trace.align import Axis, Slope, align, host_axis, slope, timer_step_ns
 from kperfir.trace.decode import I64, Headers, Records, decode, join, join_headers, read_headers
@@ -98,6 +97,16 @@ class LaunchTrace:
         return self._records.written
 
     @property
+    def kept_clocks(self) -> tuple[I64, I64]:
+        """Clocks of each warp's oldest and newest kept records, by CTA, then warp; of a warp without: first > last."""
+        warp = self._records.row * self.written_by_warp.shape[1] + self._records.warp
+        limits = np.iinfo(np.int64)
+        first, last = (np.full(self.written_by_warp.size, at) for at in (limits.max, limits.min))
+        np.minimum.at(first, warp, self._records.clock)
+        np.maximum.at(last, warp, self._records.clock)
+        return first, last
+
+    @property
     def missing_ctas(self) -> int:
         """CTAs without a header."""
         return self.launch.ctas - len(self.headers)
@@ -184,12 +193,3 @@ class Trace:
             p for launch in self.launches for p in launch.problems
         ]
         return (*self.noted, *found)
-
-
-def load(path: str | Path) -> Trace:
-    """Read a capture file, or all captures of a directory.
-
-    Raises:
-        CaptureError: the file, or every file of the directory, cannot be read.
-    """
-    return Trace(*read_captures(path))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kperfir.capture.schema import Problem
+from kperfir.plan import MAX_SLOTS
 
 if TYPE_CHECKING:
     from kperfir.trace.model import LaunchTrace
@@ -43,8 +44,7 @@ def _lost_records(launch: LaunchTrace) -> list[Problem]:
     if launch.kept < launch.written:
         lost = launch.written - launch.kept
         what = f"{lost} of {launch.written} records were overwritten: a warp's ring holds {slots}.{_cut(launch)}"
-        enough = 1 << (int(launch.written_by_warp.max()) - 1).bit_length()
-        found.append(Problem("overwritten", where, what, f"{enough} slots would keep all.", lost))
+        found.append(Problem("overwritten", where, what, _more_slots(int(launch.written_by_warp.max())), lost))
     for region, count in launch.unpaired.items():
         what = f"{count} records of region '{_name(launch, region)}' have no partner."
         found.append(Problem("unpaired", where, what, "They are left out.", count))
@@ -57,6 +57,13 @@ def _lost_records(launch: LaunchTrace) -> list[Problem]:
             Problem("unknown-site", where, what, "They are left out; please report this.", launch.unknown_sites)
         )
     return found
+
+
+def _more_slots(written: int) -> str:
+    enough = 1 << (written - 1).bit_length()
+    if enough > MAX_SLOTS:
+        return f"{enough} slots would keep all, but a ring has {MAX_SLOTS} at most: record fewer regions."
+    return f"{enough} slots would keep all."
 
 
 def _cut(launch: LaunchTrace) -> str:

@@ -24,6 +24,7 @@ from kperfir import language
 from kperfir.bridge.interpreted.loops import has_loop, loops_announced
 from kperfir.bridge.interpreted.recorder import Function, Recorder
 from kperfir.bridge.replaced import replaced, wrapped
+from kperfir.bridge.trials import is_trial, noticing_trials
 from kperfir.capture.policy import LaunchTally, Outcome, Policy
 from kperfir.capture.schema import Kernel, Launch, Problem, Tally
 from kperfir.capture.writer import CaptureWriter
@@ -48,6 +49,7 @@ _OPERATIONS = {
     "create_dot_scaled": "dot",
 }
 _OWN = tuple(str(folder) + os.sep for folder in (Path(triton.__file__).parent, Path(__file__).parents[2]))
+_NO_DRIVER = "0 active drivers"
 _PLACE = "the interpreter keeps its records in host memory"
 
 
@@ -60,16 +62,25 @@ class InterpretedLaunches:
         self._policy = policy
         self._tally = tally
         self._functions: dict[Any, Function] = {}
+        self._full: set[str] = set()
         self._kernels = 0
         self._launches = 0
         self._stack = ExitStack()
 
     def __enter__(self) -> InterpretedLaunches:
+        self._warn()
+        self._replace()
+        return self
+
+    def _warn(self) -> None:
         absent = [r for r in self._plan.regions if r not in (*_RULES, "auto")]
         if absent:
             what = f"Triton's interpreter has no {' and no '.join(absent)}: nothing is recorded for that."
             self._writer.write(Problem("no-rule", "interpreter", what, "Record on a GPU for it."))
+
+    def _replace(self) -> None:
         with ExitStack() as stack:
+            stack.enter_context(noticing_trials())
             stack.enter_context(wrapped(interpreter.GridExecutor, "__call__", self._launch))
             stack.enter_context(wrapped(interpreter.InterpreterBuilder, "set_grid_dim", _grid))
             stack.enter_context(wrapped(interpreter.InterpreterBuilder, "set_grid_idx", _program))
@@ -78,13 +89,25 @@ class InterpretedLaunches:
                 if hasattr(interpreter.InterpreterBuilder, name):
                     stack.enter_context(wrapped(interpreter.InterpreterBuilder, name, _timed(rule)))
             stack.enter_context(loops_announced())
-            stack.enter_context(wrapped(autotuner.Autotuner, "run", _refuse_autotuning))
+            stack.enter_context(wrapped(autotuner.Autotuner, "run", _autotune))
             stack.enter_context(_gluon_refused())
             self._stack = stack.pop_all()
-        return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Record no launch any more."""
         self._stack.close()
+
+    @contextmanager
+    def resting(self) -> Iterator[None]:
+        """Record nothing meanwhile, and leave Triton as it was."""
+        self._stack.close()
+        try:
+            yield
+        finally:
+            self._replace()
 
     def _launch(self, original: Callable[..., Any], executor: Any, *args: Any, **kwargs: Any) -> Any:
         name = executor.fn.__name__
@@ -111,11 +134,20 @@ class InterpretedLaunches:
         function.launches += 1
         if not self._policy.wants(name):
             return "excluded"
+        if is_trial():
+            return "autotune-trial"
         if function.broken:
             return "not-instrumented"
         if not self._policy.samples(number):
             return "sampled-out"
-        return "recorded" if self._policy.fits(self._writer.bytes_written, 0) else "file-full"
+        return "recorded" if self._fits(name, 0) else "file-full"
+
+    def _fits(self, name: str, size_bytes: int) -> bool:
+        fits = self._policy.fits(self._writer.bytes_written, size_bytes)
+        if not fits and name not in self._full:
+            self._full.add(name)
+            self._writer.write(self._policy.full(name))
+        return fits
 
     def _recorder(self, fn: Any, name: str, function: Function) -> Recorder:
         auto = self._plan.regions == ("auto",)
@@ -137,7 +169,7 @@ class InterpretedLaunches:
             self._writer.write(Problem("not-recorded", name, recorder.error.what, cure))
             return "not-instrumented"
         layout = recorder.layout()
-        if not self._policy.fits(self._writer.bytes_written, layout.cta_bytes * len(recorder.programs)):
+        if not self._fits(name, layout.cta_bytes * len(recorder.programs)):
             return "file-full"
         kernel = self._kernel(function, name, layout)
         launch = Launch(
@@ -208,14 +240,18 @@ def _source() -> tuple[str, int]:
     return "", 0
 
 
-def _refuse_autotuning(original: Callable[..., Any], tuner: Any, *args: Any, **kwargs: Any) -> Any:
-    if len(tuner.configs) > 1:
+def _autotune(original: Callable[..., Any], tuner: Any, *args: Any, **kwargs: Any) -> Any:
+    """A tuner that brings its own measurement works; Triton's own asks the GPU's driver for one."""
+    try:
+        return original(tuner, *args, **kwargs)
+    except RuntimeError as error:
+        if _NO_DRIVER not in str(error):
+            raise
         raise ProgramError(
             f"Kernel '{tuner.base_fn.__name__}' is autotuned over {len(tuner.configs)} configurations, and Triton's "
             "interpreter has no times to choose by.",
             "Give it one configuration here, or run it on a GPU.",
-        )
-    return original(tuner, *args, **kwargs)
+        ) from None
 
 
 @contextmanager

@@ -2,6 +2,9 @@
 
 for i in X:   becomes   for i in _kperfir_loop(X):
 while C:      becomes   for _ in _kperfir_loop(None, lambda: C):
+
+A condition that assigns (`while (x := ...)`) could not do so from inside a function;
+its loop stays as it is, and is not announced.
 """
 
 from __future__ import annotations
@@ -66,6 +69,8 @@ def _visit_for(transformer: ast.NodeTransformer, node: ast.For) -> ast.AST:
 
 def _visit_while(transformer: ast.NodeTransformer, node: ast.While) -> ast.AST:
     transformer.generic_visit(node)
+    if any(isinstance(part, ast.NamedExpr) for part in ast.walk(node.test)):
+        return node
     nothing = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
     call = _call(node, ast.Constant(None), ast.Lambda(nothing, node.test))
     target = ast.Name(id=_TURN, ctx=ast.Store())

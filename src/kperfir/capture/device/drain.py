@@ -8,6 +8,7 @@ its own through one pinned buffer, and writes it. Nothing waits for a stream.
 from __future__ import annotations
 
 import ctypes
+import os
 import queue
 import threading
 import time
@@ -53,6 +54,7 @@ class Drain:
         self._driver = driver
         self._writer = writer
         self._on_written = on_written
+        self._process = os.getpid()
         self._context = driver.current_context()
         self._copies = driver.stream()
         self._staging = driver.pinned(STAGING_BYTES)
@@ -67,25 +69,37 @@ class Drain:
         """Scratch memory that is not written yet."""
         return self._in_flight_bytes
 
-    def allocate(self, layout: Layout, ctas: int, stream: int) -> Buffer | None:
-        """Memory for a launch, its headers zeroed, in the order of the stream; None where there is none."""
+    def allocate(self, layout: Layout, ctas: int, stream: int) -> Buffer:
+        """Memory for a launch, its headers zeroed, in the order of the stream.
+
+        Raises:
+            DeviceError: there is none; why not. It may be an earlier failure of the
+                program's own, which its next call shows.
+        """
         size_bytes = layout.cta_bytes * ctas
-        with self._lock:
-            if self._in_flight_bytes + size_bytes > IN_FLIGHT_BYTES or layout.cta_bytes > STAGING_BYTES:
-                return None
-            self._in_flight_bytes += size_bytes
-        # what fails here is memory, or an earlier failure of the program's own, which its next call shows
+        self._reserve(layout.cta_bytes, size_bytes)
         try:
             buffer = Buffer(self._driver.allocate(size_bytes, stream), size_bytes)
         except DeviceError:
             self._release(size_bytes)
-            return None
+            raise
         try:
             self._driver.clear(buffer.pointer, layout.cta_bytes, layout.rings_offset_bytes, ctas, stream)
         except DeviceError:
             self.discard(buffer, stream)
-            return None
+            raise
         return buffer
+
+    def _reserve(self, cta_bytes: int, size_bytes: int) -> None:
+        if cta_bytes > STAGING_BYTES:
+            raise DeviceError(
+                f"a CTA's {_mib(cta_bytes)} are more than the {_mib(STAGING_BYTES)} that are copied at once."
+            )
+        with self._lock:
+            if self._in_flight_bytes + size_bytes > IN_FLIGHT_BYTES:
+                waiting = _mib(self._in_flight_bytes)
+                raise DeviceError(f"{waiting} wait to be written, and {_mib(IN_FLIGHT_BYTES)} is the most that may.")
+            self._in_flight_bytes += size_bytes
 
     def discard(self, buffer: Buffer, stream: int) -> None:
         """Give a buffer back whose launch did not happen."""
@@ -94,17 +108,20 @@ class Drain:
         self._release(buffer.size_bytes)
 
     def submit(self, launch: Launch, layout: Layout, buffer: Buffer, stream: int) -> None:
-        """Hand over a launch that is on its stream."""
-        try:
-            event = self._driver.record_event(stream)
-        except DeviceError as error:
-            self._lost(launch, error)
-            self.discard(buffer, stream)
-            return
-        self._jobs.put(_Job(launch, layout, buffer, event))
+        """Hand over a launch that is on its stream.
+
+        Raises:
+            DeviceError: the buffer is the caller's still.
+        """
+        self._jobs.put(_Job(launch, layout, buffer, self._driver.record_event(stream)))
 
     def close(self) -> None:
-        """Write everything that was submitted, and end the thread. This waits for the launches."""
+        """Write everything that was submitted, and end the thread. This waits for the launches.
+
+        A forked process has neither the thread nor a device it could ask.
+        """
+        if os.getpid() != self._process:
+            return
         self._jobs.put(None)
         self._thread.join()
         with suppress(DeviceError):  # a device that failed is told of by the launches lost on it
@@ -126,8 +143,7 @@ class Drain:
                 self._free(job.buffer)
 
     def _lost(self, launch: Launch, error: Exception) -> None:
-        what, cure = (error.what, error.cure) if isinstance(error, KperfError) else (f"{error!r}.", "")
-        self._writer.write(Problem("lost-launch", f"launch {launch.id}", f"Its records were lost: {what}", cure))
+        self._writer.write(lost_launch(f"launch {launch.id}", error))
 
     def _free(self, buffer: Buffer) -> None:
         with suppress(DeviceError):  # the launch was told of as lost already
@@ -152,3 +168,13 @@ class Drain:
         while not self._driver.has_passed(event):
             time.sleep(_POLL_SECONDS)
         self._driver.destroy_event(event)
+
+
+def lost_launch(where: str, error: Exception) -> Problem:
+    """The problem of a launch that ran with records which never reached the capture."""
+    what, cure = (error.what, error.cure) if isinstance(error, KperfError) else (f"{error!r}.", "")
+    return Problem("lost-launch", where, f"Its records were lost: {what}", cure)
+
+
+def _mib(size_bytes: int) -> str:
+    return f"{size_bytes / 2**20:.0f} MiB of records"

@@ -9,6 +9,8 @@ from __future__ import annotations
 import ctypes
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_ubyte, c_uint, c_void_p
 from functools import lru_cache
 from typing import Any
@@ -23,7 +25,6 @@ _HOST_PORTABLE = 1
 
 # CUdevice_attribute
 MAX_WARP_SIZE = 10
-SM_COUNT = 16
 MAX_THREADS_PER_SM = 39
 MAX_SHARED_PER_SM = 81
 MAX_REGISTERS_PER_SM = 82
@@ -62,8 +63,21 @@ class Driver:
     def set_context(self, context: int) -> None:
         """Make a context current in this thread, and let its calls pass during a stream capture elsewhere."""
         self._call("cuCtxSetCurrent", c_void_p(context))
-        mode = c_int(_CAPTURE_RELAXED)
+        self._exchange_capture_mode(_CAPTURE_RELAXED)
+
+    @contextmanager
+    def capture_unharmed(self) -> Iterator[None]:
+        """Calls of this thread meanwhile pass during a stream capture elsewhere, and do not break it."""
+        before = self._exchange_capture_mode(_CAPTURE_RELAXED)
+        try:
+            yield
+        finally:
+            self._exchange_capture_mode(before)
+
+    def _exchange_capture_mode(self, wanted: int) -> int:
+        mode = c_int(wanted)
         self._call("cuThreadExchangeStreamCaptureMode", byref(mode))
+        return mode.value
 
     def ensure_context(self, device: int) -> None:
         """A thread that has made no call yet has no context; it gets the device's primary one, as Triton gives it."""

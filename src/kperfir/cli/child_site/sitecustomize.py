@@ -4,7 +4,6 @@ Most children never use Triton, and opening a recording loads it. So the recordi
 opened when the child imports Triton.
 """
 
-import importlib.abc
 import importlib.machinery
 import importlib.util
 import os
@@ -13,38 +12,34 @@ import sys
 _here = os.path.dirname(os.path.abspath(__file__))
 
 
-class _WhenTriton(importlib.abc.MetaPathFinder):
-    """Lets Triton be imported, then opens the recording."""
-
-    def find_spec(self, name, path=None, target=None):
-        if name != "triton":
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
-        if spec is None or spec.loader is None:
-            return spec
-        run = spec.loader.exec_module
-
-        def exec_module(module):
-            run(module)
-            _start()
-
-        spec.loader.exec_module = exec_module
-        return spec
-
-
-def _start():
-    # whatever fails here, such as kperfir missing from another environment, must not reach the program
+def _start(_triton):
     try:
         from kperfir.cli.children import start_child
 
         start_child()
     except Exception as error:
+        _not_recorded(error)
+
+
+def _not_recorded(error):
+    # whatever fails here, such as kperfir missing from another environment, must not reach the program
+    if sys.stderr is not None:
         print(f"kperfir: this child process is not recorded: {error}", file=sys.stderr)
 
 
+def _await_triton():
+    place = os.path.join(_here, os.pardir, os.pardir, "bridge", "loaded.py")
+    spec = importlib.util.spec_from_file_location("_kperfir_loaded", place)
+    loaded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    sys.meta_path.insert(0, loaded.WhenLoaded("triton", _start))
+
+
 if os.environ.get("KPERFIR_CHILD"):
-    sys.meta_path.insert(0, _WhenTriton())
+    try:
+        _await_triton()
+    except Exception as error:
+        _not_recorded(error)
 
 _paths = [p for p in sys.path if os.path.abspath(p or ".") != _here]
 _own = importlib.machinery.PathFinder.find_spec("sitecustomize", _paths)
