@@ -23,7 +23,7 @@ from kperfir.bridge.build import Twin
 from kperfir.capture.policy import LaunchTally, Policy
 from kperfir.capture.schema import Problem, Session
 from kperfir.capture.writer import CaptureWriter
-from kperfir.errors import DeviceError
+from kperfir.errors import BridgeError, DeviceError
 from kperfir.plan import Plan
 from kperfir.records import Layout
 
@@ -70,6 +70,7 @@ class Stage:
         self.tally = LaunchTally()
         self.twin: Any = None
         self.policy = Policy()
+        self.layout = Layout(1, 32)
         self.held = threading.Event()
         self.device = FakeDriver()
         self.monkeypatch = monkeypatch
@@ -79,7 +80,7 @@ class Stage:
         monkeypatch.setattr(launch, "check_conflicts", lambda: None)
         monkeypatch.setattr(launch, "device_limits", lambda *_: None)
         monkeypatch.setattr(launch, "driver", SimpleNamespace(active=SimpleNamespace(get_current_device=lambda: 0)))
-        monkeypatch.setattr(launch, "instrument", lambda *_: Twin(self.twin, layout=Layout(1, 32)))
+        monkeypatch.setattr(launch, "instrument", lambda *_: Twin(self.twin, layout=self.layout))
 
     @contextmanager
     def recording(self) -> Iterator[None]:
@@ -140,6 +141,79 @@ def test_what_goes_wrong_in_the_decision_leaves_the_plain_kernel(stage: Stage, c
     assert stage.ran == ["plain", "plain"]
     assert stage.counts == {"not-instrumented": 2}
     assert [p.code for p in stage.problems if call in p.what] == ["not-recorded"]
+
+
+def test_what_goes_wrong_behind_a_launch_leaves_the_launch(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise AttributeError("something unforeseen")
+
+    monkeypatch.setattr(launch, "_message", fail)
+    freed: list[Any] = []
+    stage.twin, stage.device.free = kernel("twin", stage.ran), lambda *_: freed.append(1)
+    with stage.recording():
+        stage.launch(kernel("plain", stage.ran))
+    assert (stage.ran, stage.counts, freed) == (["twin"], {"recorded": 1}, [1])
+    (lost,) = (p for p in stage.problems if p.code == "lost-launch")
+    assert "something unforeseen" in lost.what
+
+
+def test_a_profiler_that_is_started_behind_the_recording(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While it is active nothing is instrumented; afterwards it is."""
+    active: list[str] = []
+
+    def check() -> None:
+        if active:
+            raise BridgeError("Proton's instrumentation is active in this process.")
+
+    monkeypatch.setattr(launch, "check_conflicts", check)
+    stage.twin, plain = kernel("twin", stage.ran), kernel("plain", stage.ran)
+    with stage.recording():
+        active.append("proton")
+        stage.launch(plain)
+        active.clear()
+        stage.launch(plain)
+    assert stage.ran == ["plain", "twin"]
+    assert stage.counts == {"not-instrumented": 1, "recorded": 1}
+    assert [p.what for p in stage.problems if p.code == "not-recorded"] == [
+        "Proton's instrumentation is active in this process."
+    ]
+
+
+def test_a_drain_that_fails_to_close_does_not_keep_the_others_open(stage: Stage) -> None:
+    """Nor does what stood before it."""
+    closed: list[str] = []
+
+    class Failing:
+        in_flight_bytes = 0
+
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def close(self) -> None:
+            closed.append(self.name)
+            raise RuntimeError(self.name)
+
+    with CaptureWriter(stage.path) as writer:
+        launches = launch.Launches(writer, Plan.make("auto", "global", 32), stage.policy, stage.tally)
+        with pytest.raises(RuntimeError), launches:
+            launches._drains.update({0: Failing("a"), 1: Failing("b")})  # type: ignore[dict-item]
+    assert sorted(closed) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("layout", "ctas", "words"),
+    [
+        (Layout(4, 1 << 22), 1, "a CTA's 128 MiB of records are more than the 64 MiB that are copied at once"),
+        (Layout(4, 1 << 16), 1 << 20, "0 MiB of records wait to be written, and 4096 MiB is the most"),
+    ],
+)
+def test_records_that_are_too_large_are_said_to_be(stage: Stage, layout: Layout, ctas: int, words: str) -> None:
+    stage.twin, stage.layout, stage.policy = kernel("twin", stage.ran), layout, Policy(limit_bytes=1 << 50)
+    with stage.recording():
+        stage.launch(kernel("plain", stage.ran), (ctas, 1, 1))
+    assert stage.counts == {"no-buffer": 1}
+    (problem,) = (p for p in stage.problems if p.code == "no-buffer")
+    assert words in problem.what
 
 
 @pytest.mark.parametrize("call", ["allocate", "clear"])
@@ -350,3 +424,22 @@ def test_a_static_launch_is_reported(stage: Stage, inductor: str) -> None:
     assert stage.ran == ["static"] * 3 and stage.counts == {"not-instrumented": 3}
     (problem,) = (p for p in stage.problems if p.code == "not-recorded")
     assert problem.where == "add" and "static launcher" in problem.what
+
+
+@pytest.mark.parametrize(
+    "absent", ["CachingAutotuner", "CachingAutotuner.run", "CachingAutotuner.bench", "Benchmarker"]
+)
+@pytest.mark.parametrize("loaded", [False, True])
+def test_an_inductor_of_another_torch_is_left_alone_and_told_of(
+    stage: Stage, inductor: str, tmp_path: Path, absent: str, loaded: bool
+) -> None:
+    owner, _, attribute = absent.partition(".")
+    text = (tmp_path / f"{inductor}.py").read_text()
+    (tmp_path / f"{inductor}.py").write_text(f"{text}\ndel {absent}\n")
+    if loaded:
+        __import__(inductor)
+    with stage.recording():
+        module = __import__(inductor)
+    assert hasattr(module, owner) == bool(attribute)
+    (problem,) = (p for p in stage.problems if p.code == "not-followed")
+    assert (attribute or owner) in problem.what

@@ -49,6 +49,15 @@ def count_up(x, n):
 
 
 @triton.jit
+def assigns_in_a_condition(x):
+    """4 stores."""
+    turn = 0
+    while (turn := turn + 1) < 5:
+        with kl.scope("in"):
+            tl.store(x, tl.load(x) + 1)
+
+
+@triton.jit
 def leaves_loops(x, n):
     """Break, continue and a step downwards: 2 n stores."""
     for _ in range(n, 0, -1):

@@ -20,6 +20,7 @@ from triton.runtime import autotuner, interpreter
 import kperfir as kp
 from kperfir import language
 from kperfir.errors import ProgramError
+from kperfir.session import record_program
 
 REPLACED = (
     interpreter.GridExecutor,
@@ -107,6 +108,7 @@ def test_a_kernel_with_loops(regions: str, more: dict[str, int], path: Path) -> 
         ("count_up", (5,), {"kernel": 1, "loop": 1, "step": 5, "load": 5, "store": 5}),
         ("count_up", (0,), {"kernel": 1, "loop": 1}),
         ("leaves_loops", (3,), {"kernel": 1, "loop": 4, "in": 6, "load": 6, "store": 6}),
+        ("assigns_in_a_condition", (), {"kernel": 1, "in": 4, "load": 4, "store": 4}),
         ("returns_from_a_loop", (), {"kernel": 1, "loop": 1, "in": 3, "load": 2, "store": 2}),
         ("calls_a_helper", (), {"kernel": 1, "outer": 1, "loop": 1, "helped": 3, "load": 3, "store": 3}),
     ],
@@ -213,7 +215,9 @@ def test_a_launch_that_would_pass_the_limit_is_counted(path: Path) -> None:
     with kp.record(path, limit_bytes=4000, first=100):
         k.nothing[(1,)](torch.zeros(1))
         k.nothing[(1000,)](torch.zeros(1))
-    assert tally(path) == {"nothing": {"recorded": 1, "file-full": 1}}
+        k.nothing[(1000,)](torch.zeros(1))
+    assert tally(path) == {"nothing": {"recorded": 1, "file-full": 2}}
+    assert codes(path).count("file-full") == 1
     assert os.path.getsize(path) < 20_000
 
 
@@ -226,6 +230,38 @@ def test_autotuning_is_refused_but_one_configuration_is_not(path: Path) -> None:
         with pytest.raises(ProgramError, match="autotuned over 2"):
             two[(1,)](x, x, out, 64)
     assert counts(path)["kernel"] == 1
+
+
+def test_a_tuner_that_brings_its_own_measurement_works(path: Path) -> None:
+    def do_bench(run: Any, quantiles: Any = None) -> list[float]:
+        run()
+        return [1.0, 1.0, 1.0]
+
+    configurations = [triton.Config({"BLOCK": b}) for b in (32, 64)]
+    tuned = triton.autotune(configurations, key=[], do_bench=do_bench)(k.add)
+    x, out = torch.randn(64), torch.zeros(64)
+    with kp.record(path):
+        tuned[(2,)](x, x, out, 64)
+    assert torch.equal(out, x + x)
+    assert tally(path) == {"add": {"autotune-trial": 2, "recorded": 1}}
+
+
+def test_a_program_recorded_whole_rests_while_it_records_itself(path: Path, tmp_path: Path) -> None:
+    options = {"regions": "auto", "buffer": "auto", "slots": 0, "first": 9, "every": 0, "limit_bytes": 1 << 30}
+    with record_program(path, "a run", **options, include=(), exclude=()):
+        add()
+        with kp.record(tmp_path / "own.kperf"):
+            add()
+        add()
+    assert tally(path) == {"add": {"recorded": 2}} and codes(path) == ["own-recording"]
+    assert tally(tmp_path / "own.kperf") == {"add": {"recorded": 1}}
+
+
+def test_an_error_that_leaves_the_recording_is_named(path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), kp.record(path):
+        add(1 // 0)
+    (problem,) = (p for p in kp.load(path).problems() if p.code == "failed")
+    assert "ZeroDivisionError" in problem.what and "exit code" not in problem.what
 
 
 def test_gluon_is_refused(path: Path) -> None:

@@ -93,12 +93,14 @@ class Drain:
     def _reserve(self, cta_bytes: int, size_bytes: int) -> None:
         if cta_bytes > STAGING_BYTES:
             raise DeviceError(
-                f"a CTA's {_mib(cta_bytes)} are more than the {_mib(STAGING_BYTES)} that are copied at once."
+                f"a CTA's {_mib(cta_bytes)} of records are more than the {_mib(STAGING_BYTES)} that are copied at once."
             )
         with self._lock:
             if self._in_flight_bytes + size_bytes > IN_FLIGHT_BYTES:
                 waiting = _mib(self._in_flight_bytes)
-                raise DeviceError(f"{waiting} wait to be written, and {_mib(IN_FLIGHT_BYTES)} is the most that may.")
+                raise DeviceError(
+                    f"{waiting} of records wait to be written, and {_mib(IN_FLIGHT_BYTES)} is the most that may."
+                )
             self._in_flight_bytes += size_bytes
 
     def discard(self, buffer: Buffer, stream: int) -> None:
@@ -177,4 +179,4 @@ def lost_launch(where: str, error: Exception) -> Problem:
 
 
 def _mib(size_bytes: int) -> str:
-    return f"{size_bytes / 2**20:.0f} MiB of records"
+    return f"{size_bytes / 2**20:.0f} MiB"
