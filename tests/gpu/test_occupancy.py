@@ -37,8 +37,8 @@ def _of_driver(kernel: Any, warps: int) -> int:
 
 
 @pytest.mark.parametrize("warps", [1, 2, 4, 8])
-@pytest.mark.parametrize("block", [128, 512, 1024, 2048])
-@pytest.mark.parametrize("maxnreg", [None, 40, 104, 136])
+@pytest.mark.parametrize("block", [128, 1024])
+@pytest.mark.parametrize("maxnreg", [None, 104])
 def test_ctas_per_sm(warps: int, block: int, maxnreg: int | None) -> None:
     x = torch.randn(block, device="cuda")
     kernel = sort_rows[(1,)](x, torch.empty_like(x), block, num_warps=warps, maxnreg=maxnreg)
