@@ -1,21 +1,32 @@
 """The plan: what to record and where, as one frozen object.
 
-The capture file holds it printed to one string, from which it can be parsed:
+The capture file holds it printed to one string, from which it can be parsed. Only
+what differs from the defaults is printed behind the first three:
 
     regions=auto;buffer=auto;slots=0
-    regions=load+dot;buffer=global;slots=256
+    regions=load+dot;buffer=global;slots=256;metric=clock64;granularity=cta;ctas=0-7+0-:100
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Literal
+import fnmatch
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, get_args
 
 from kperfir.errors import PlanError
+from kperfir.windows import ALL, Window, Windows
 
 RULES = ("kernel", "load", "store", "dot", "reduce", "wait", "barrier", "loop")
 AUTO = ("kernel", "load", "store", "dot", "reduce", "wait")
 MAX_SLOTS = 1 << 20
+WARP_GROUP = 4
+
+Buffer = Literal["auto", "shared", "global"]
+Metric = Literal["clock32", "clock64", "time"]
+_ALWAYS_PRINTED = ("regions", "buffer", "slots")
+_WINDOWS = ("launches", "ctas", "sms", "warps")
+_GRANULARITIES = {"warp": 1, "warp-group": WARP_GROUP, "cta": 0}
 
 
 @dataclass(frozen=True)
@@ -30,27 +41,65 @@ class Plan:
         buffer: memory for the rings; "auto" takes shared memory where it fits
             and occupancy stays as it was, else global memory.
         slots: records a warp keeps, a power of two from 2; 0 leaves it to kperfir.
+        metric: what a record holds: the low 32 bits of the SM's clock, all 64, or
+            the device's global time in nanoseconds.
+        granularity: "warp": each warp records; a number n: the first warp of each n;
+            "warp-group": of each four; "cta": the first of the CTA alone.
+        kernels: patterns of kernel names, as in a shell; "!pattern" leaves kernels out.
+            Empty, or without a pattern that takes kernels in: all but those left out.
+        launches: launches of each kernel binary, counted from 0.
+        ctas, sms, warps: which of them write records, by linear id of the CTA, id of
+            the SM, and number of the warp in its CTA.
+
+    Raises:
+        PlanError: a value is unknown or makes no sense.
     """
 
     regions: tuple[str, ...] = ()
-    buffer: Literal["auto", "shared", "global"] = "auto"
+    buffer: Buffer = "auto"
     slots: int = 0
+    metric: Metric = "clock32"
+    granularity: str = "warp"
+    kernels: tuple[str, ...] = ()
+    launches: Windows = field(default=Windows((Window(0, 2), Window(0, None, 100))))
+    ctas: Windows = ALL
+    sms: Windows = ALL
+    warps: Windows = ALL
 
     def __post_init__(self) -> None:
-        if "auto" in self.regions and len(self.regions) > 1:
-            what = f"'{'+'.join(self.regions)}' joins auto with other rules."
-            raise PlanError(what, f"Use auto alone, or rules: {', '.join(RULES)}.")
-        for rule in self.regions:
-            if rule != "auto" and rule not in RULES:
-                raise PlanError(f"'{rule}' is no rule for regions.", f"Use auto, none, or any of {', '.join(RULES)}.")
-        if self.buffer not in ("auto", "shared", "global"):
-            raise PlanError(f"'{self.buffer}' is no buffer.", "Use auto, shared or global.")
+        _check_regions(self.regions)
+        for name, kind in (("buffer", Buffer), ("metric", Metric)):
+            if getattr(self, name) not in get_args(kind):
+                what = f"'{getattr(self, name)}' is no {name}."
+                raise PlanError(what, f"Use {', '.join(get_args(kind)[:-1])} or {get_args(kind)[-1]}.")
         if self.slots and (self.slots not in range(2, MAX_SLOTS + 1) or self.slots & (self.slots - 1)):
             what = f"A ring of {self.slots} slots cannot be made."
             raise PlanError(what, f"Use a power of two from 2 to {MAX_SLOTS}, or 0.")
+        if self.granularity not in _GRANULARITIES and not _is_count(self.granularity):
+            what = f"'{self.granularity}' is no granularity."
+            raise PlanError(what, f"Use {', '.join(_GRANULARITIES)}, or a number of warps.")
+        for pattern in self.kernels:
+            if not pattern.lstrip("!") or set(pattern) & set(";,"):
+                raise PlanError(f"'{pattern}' is no pattern for names of kernels.", "Use one like 'add*' or '!add*'.")
+
+    @property
+    def warps_per_writer(self) -> int:
+        """Of so many warps the first records; 0: the first of the CTA."""
+        return _GRANULARITIES.get(self.granularity) or (
+            0 if self.granularity in _GRANULARITIES else int(self.granularity)
+        )
+
+    def wants(self, name: str) -> bool:
+        """Whether kernels of this name are recorded at all."""
+        taken = [p for p in self.kernels if not p.startswith("!")]
+        left_out = [p[1:] for p in self.kernels if p.startswith("!")]
+        return (not taken or _matches(name, taken)) and not _matches(name, left_out)
 
     def __str__(self) -> str:
-        return f"regions={'+'.join(self.regions) or 'none'};buffer={self.buffer};slots={self.slots}"
+        default = Plan()
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        shown = {n: v for n, v in values.items() if n in _ALWAYS_PRINTED or v != getattr(default, n)}
+        return ";".join(f"{name}={_printed(name, value)}" for name, value in shown.items())
 
     @staticmethod
     def parse(text: str) -> Plan:
@@ -59,28 +108,82 @@ class Plan:
         Raises:
             PlanError: a key or a value is unknown.
         """
-        known = {f.name for f in fields(Plan)}
-        values: dict[str, str] = {}
+        known = [f.name for f in fields(Plan)]
+        values: dict[str, Any] = {}
         for part in filter(None, (p.strip() for p in text.split(";"))):
             key, equals, value = part.partition("=")
             if not equals or key not in known:
-                raise PlanError(f"'{part}' is no part of a plan.", f"Use key=value with {', '.join(sorted(known))}.")
+                raise PlanError(f"'{part}' is no part of a plan.", f"Use key=value with {', '.join(known)}.")
+            if key in values:
+                raise PlanError(f"The plan says {key} twice.", "Say it once.")
             values[key] = value
-        return Plan.make(values.get("regions"), values.get("buffer", "auto"), values.get("slots", "0"))
+        return Plan.make(**({"regions": None} | values))
 
     @staticmethod
-    def make(regions: str | tuple[str, ...] | list[str] | None, buffer: str = "auto", slots: str | int = 0) -> Plan:
-        """Build a plan from what users write: "auto", "load+dot", "load,dot" or a list.
+    def make(regions: str | Sequence[str] | None, **knobs: Any) -> Plan:
+        """Build a plan from what users write: "auto", "load+dot", "load,dot" or a list; other knobs as text or value.
 
         Raises:
             PlanError: a value is unknown.
         """
-        if regions is None or regions == "none":
-            regions = ()
-        if isinstance(regions, str):
-            regions = tuple(rule.strip() for rule in regions.replace(",", "+").split("+"))
-        try:
-            count = int(slots)
-        except ValueError:
-            raise PlanError(f"'{slots}' is no number of slots.", "Use a power of two, or 0.") from None
-        return Plan(tuple(regions), buffer, count)  # type: ignore[arg-type]
+        values = dict(knobs, regions=_listed("" if regions in (None, "none") else regions, "+"))
+        if "slots" in values:
+            values["slots"] = _number(values["slots"])
+        if "granularity" in values:
+            values["granularity"] = str(values["granularity"])
+        if "kernels" in values:
+            values["kernels"] = _listed(values["kernels"], ",")
+        for name in _WINDOWS:
+            if name in values and not isinstance(values[name], Windows):
+                values[name] = Windows.parse(str(values[name]))
+        return Plan(**values)
+
+
+def sampled(first: int, every: int) -> Windows:
+    """The first launches and then each whose number is a multiple of `every`; 0 is none.
+
+    Raises:
+        PlanError: a number is negative.
+    """
+    for name, value in (("first", first), ("every", every)):
+        if value < 0:
+            raise PlanError(f"{name} is {value}, and cannot be negative.", "Use 0 or more.")
+    parts = [Window(0, first - 1)] if first else []
+    return Windows(tuple(parts + ([Window(0, None, every)] if every else [])))
+
+
+def _check_regions(regions: tuple[str, ...]) -> None:
+    if "auto" in regions and len(regions) > 1:
+        what = f"'{'+'.join(regions)}' joins auto with other rules."
+        raise PlanError(what, f"Use auto alone, or rules: {', '.join(RULES)}.")
+    for rule in regions:
+        if rule != "auto" and rule not in RULES:
+            raise PlanError(f"'{rule}' is no rule for regions.", f"Use auto, none, or any of {', '.join(RULES)}.")
+
+
+def _matches(name: str, patterns: list[str]) -> bool:
+    return any(fnmatch.fnmatchcase(name, p) for p in patterns)
+
+
+def _is_count(text: str) -> bool:
+    return text.isascii() and text.isdigit() and 1 <= int(text) <= 64 and text == str(int(text))
+
+
+def _printed(name: str, value: Any) -> str:
+    if name == "regions":
+        return "+".join(value) or "none"
+    return ",".join(value) if name == "kernels" else str(value)
+
+
+def _listed(value: str | Sequence[str], separator: str) -> tuple[str, ...]:
+    if not isinstance(value, str):
+        return tuple(value)
+    parts = (part.strip() for part in value.replace(",", separator).split(separator))
+    return tuple(parts) if value else ()
+
+
+def _number(slots: Any) -> int:
+    try:
+        return int(slots)
+    except (TypeError, ValueError):
+        raise PlanError(f"'{slots}' is no number of slots.", "Use a power of two, or 0.") from None

@@ -7,9 +7,9 @@ import platform
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,9 @@ from kperfir.capture.device.driver import driver_present
 from kperfir.capture.policy import LaunchTally, Policy
 from kperfir.capture.schema import End, Problem, Session, Tally
 from kperfir.capture.writer import CaptureWriter
-from kperfir.errors import BridgeError, DeviceError
+from kperfir.errors import BridgeError, DeviceError, PlanError
 from kperfir.notes import note
-from kperfir.plan import Plan
+from kperfir.plan import Plan, sampled
 from kperfir.version import __version__
 
 _open_session = threading.Lock()
@@ -49,22 +49,28 @@ class _Running:
 @contextmanager
 def record(
     path: str | Path,
-    regions: str | tuple[str, ...] | list[str] | None = "auto",
+    regions: str | Sequence[str] | None = "auto",
     buffer: str = "auto",
     slots: int = 0,
     first: int = 3,
     every: int = 100,
     limit_bytes: int = 1 << 30,
-    include: str | tuple[str, ...] = (),
-    exclude: str | tuple[str, ...] = (),
+    include: str | Sequence[str] = (),
+    exclude: str | Sequence[str] = (),
+    plan: str | Plan | None = None,
+    **knobs: Any,
 ) -> Iterator[Path]:
     """Record every Triton kernel that is launched inside.
 
     Args:
         path: capture file, or a directory that gets one file a process.
-        regions: "auto", rules such as "load+dot", or None for scopes alone;
-            see `kperfir.plan.Plan`, also for buffer and slots.
-        first, every, limit_bytes, include, exclude: see `kperfir.capture.policy.Policy`.
+        regions: "auto", rules such as "load+dot", or None for scopes alone.
+        buffer, slots, knobs: the other knobs of `kperfir.plan.Plan`, by their names.
+        first, every: launches recorded of each kernel binary at its start, and after
+            those each whose number is a multiple of this; 0 is none.
+        include, exclude: patterns of kernel names, as in a shell.
+        limit_bytes: size at which the capture file takes no more launches.
+        plan: all of that but the limit, as one plan or its printed form.
 
     Yields:
         the path of the capture file.
@@ -76,32 +82,57 @@ def record(
             or another profiler is active.
         DeviceError: there is no GPU and Triton does not interpret.
     """
-    plan = Plan.make(regions, buffer, slots)
-    policy = Policy(first, every, limit_bytes, _patterns(include), _patterns(exclude))
+    given = make_plan(regions, first, every, include, exclude, buffer=buffer, slots=slots, **knobs)
+    policy = Policy(_whole_plan(given, plan), limit_bytes)
     if not _open_session.acquire(blocking=False):
         raise BridgeError("A recording is under way in this process already.", "Close it before starting another.")
     try:
-        with _taking_over(path), _session(_capture_path(Path(path)), plan, policy, "") as running:
+        with _taking_over(path), _session(_capture_path(Path(path)), policy, "") as running:
             yield running.writer.path
     finally:
         _open_session.release()
 
 
+def make_plan(
+    regions: str | Sequence[str] | None,
+    first: int,
+    every: int,
+    include: str | Sequence[str],
+    exclude: str | Sequence[str],
+    **knobs: Any,
+) -> Plan:
+    """A plan from the words of `record`.
+
+    Raises:
+        PlanError: one makes no sense.
+    """
+    unknown = sorted(knobs.keys() - {f.name for f in fields(Plan)})
+    if unknown:
+        raise PlanError(f"A plan has no knob '{unknown[0]}'.", f"Use {', '.join(f.name for f in fields(Plan))}.")
+    kernels = (*_patterns(include), *(f"!{pattern}" for pattern in _patterns(exclude)))
+    return Plan.make(regions, **({"kernels": kernels, "launches": sampled(first, every)} | knobs))
+
+
+def _whole_plan(given: Plan, plan: str | Plan | None) -> Plan:
+    if plan is None:
+        return given
+    if given != Plan.make("auto"):
+        raise PlanError("A whole plan was given, and knobs beside it.", "Put them into the plan.")
+    return plan if isinstance(plan, Plan) else Plan.parse(plan)
+
+
 @contextmanager
-def record_program(path: str | Path, run: str, **options: Any) -> Iterator[Path]:
+def record_program(path: str | Path, run: str, policy: Policy) -> Iterator[Path]:
     """Record a whole program, as `record` does; it rests while the program records something itself.
 
     Args:
         run: the same for all processes of the program.
-        options: those of `record`; all of them.
 
     Raises:
         as `record`.
     """
     global _of_program
-    plan = Plan.make(options["regions"], options["buffer"], options["slots"])
-    policy = Policy(**{name: options[name] for name in ("first", "every", "limit_bytes", "include", "exclude")})
-    with _session(_capture_path(Path(path)), plan, policy, run) as running:
+    with _session(_capture_path(Path(path)), policy, run) as running:
         _of_program = running
         try:
             yield running.writer.path
@@ -122,7 +153,7 @@ def _taking_over(path: str | Path) -> Iterator[None]:
     outer.writer.write(Problem("own-recording", str(path), what))
 
 
-def _patterns(patterns: str | tuple[str, ...]) -> tuple[str, ...]:
+def _patterns(patterns: str | Sequence[str]) -> tuple[str, ...]:
     return (patterns,) if isinstance(patterns, str) else tuple(patterns)
 
 
@@ -131,7 +162,7 @@ def _capture_path(path: Path) -> Path:
 
 
 @contextmanager
-def _session(path: Path, plan: Plan, policy: Policy, run: str) -> Iterator[_Running]:
+def _session(path: Path, policy: Policy, run: str) -> Iterator[_Running]:
     import triton
 
     interpreted = bool(triton.knobs.runtime.interpret)
@@ -139,9 +170,9 @@ def _session(path: Path, plan: Plan, policy: Policy, run: str) -> Iterator[_Runn
         _check_gpu()
     tally = LaunchTally()
     with CaptureWriter(path) as writer:
-        session = _message(plan, run, interpreted)
+        session = _message(policy.plan, run, interpreted)
         writer.write(session)
-        launches = _launches(interpreted, writer, plan, policy, tally, session)
+        launches = _launches(interpreted, writer, policy, tally, session)
         running = _Running(writer, launches, tally)
         writer.before_end = running.finish
         ended: BaseException | None = None
@@ -181,21 +212,19 @@ def _exit_code(code: object) -> int:
     return code & 0xFF if abs(code) < 1 << 31 else 0xFF
 
 
-def _launches(
-    interpreted: bool, writer: CaptureWriter, plan: Plan, policy: Policy, tally: LaunchTally, session: Session
-) -> Any:
+def _launches(interpreted: bool, writer: CaptureWriter, policy: Policy, tally: LaunchTally, session: Session) -> Any:
     """Of the interpreter or of a GPU; both are entered, rest, and are closed alike."""
     if interpreted:
         from kperfir.bridge.interpreted import InterpretedLaunches
 
-        return InterpretedLaunches(writer, plan, policy, tally)
+        return InterpretedLaunches(writer, policy, tally)
     from kperfir.bridge.launch import Launches
 
     def on_device() -> None:
         target, device_name = _device()
         writer.write(replace(session, target=target, device_name=device_name))
 
-    return Launches(writer, plan, policy, tally, on_device)
+    return Launches(writer, policy, tally, on_device)
 
 
 def _check_gpu() -> None:

@@ -38,7 +38,7 @@ def unloaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def twin(buffer: str) -> Twin:
     source = ASTSource(copy, {"x": "*fp32", "y": "*fp32", "BLOCK": "constexpr"}, {(2,): 1024}, {})
     plain = triton.compile(source, target=GPUTarget("cuda", 90, 32))
-    return instrument(plain, Plan.make("auto", buffer), LIMITS)
+    return instrument(plain, Plan.make("auto", buffer=buffer), LIMITS)
 
 
 def reason(found: Twin) -> str:

@@ -27,6 +27,8 @@ from kperfir.errors import BridgeError, DeviceError
 from kperfir.plan import Plan
 from kperfir.records import Layout
 
+PLAN = Plan.make("auto", buffer="global", slots=32, launches="0-9")
+
 
 class FakeDriver:
     """Answers like a device on which everything works, but for the calls named in `broken`."""
@@ -69,7 +71,7 @@ class Stage:
         self.ran: list[str] = []
         self.tally = LaunchTally()
         self.twin: Any = None
-        self.policy = Policy()
+        self.policy = Policy(PLAN)
         self.layout = Layout(1, 32)
         self.held = threading.Event()
         self.device = FakeDriver()
@@ -86,7 +88,7 @@ class Stage:
     def recording(self) -> Iterator[None]:
         with CaptureWriter(self.path) as writer:
             writer.write(Session("gpu", "regions=auto"))
-            with launch.Launches(writer, Plan.make("auto", "global", 32), self.policy, self.tally):
+            with launch.Launches(writer, self.policy, self.tally):
                 yield
 
     def launch(self, plain: Any, grid: tuple[int, int, int] = (2, 1, 1)) -> None:
@@ -194,7 +196,7 @@ def test_a_drain_that_fails_to_close_does_not_keep_the_others_open(stage: Stage)
             raise RuntimeError(self.name)
 
     with CaptureWriter(stage.path) as writer:
-        launches = launch.Launches(writer, Plan.make("auto", "global", 32), stage.policy, stage.tally)
+        launches = launch.Launches(writer, stage.policy, stage.tally)
         with pytest.raises(RuntimeError), launches:
             launches._drains.update({0: Failing("a"), 1: Failing("b")})  # type: ignore[dict-item]
     assert sorted(closed) == ["a", "b"]
@@ -208,7 +210,7 @@ def test_a_drain_that_fails_to_close_does_not_keep_the_others_open(stage: Stage)
     ],
 )
 def test_records_that_are_too_large_are_said_to_be(stage: Stage, layout: Layout, ctas: int, words: str) -> None:
-    stage.twin, stage.layout, stage.policy = kernel("twin", stage.ran), layout, Policy(limit_bytes=1 << 50)
+    stage.twin, stage.layout, stage.policy = kernel("twin", stage.ran), layout, Policy(PLAN, 1 << 50)
     with stage.recording():
         stage.launch(kernel("plain", stage.ran), (ctas, 1, 1))
     assert stage.counts == {"no-buffer": 1}
@@ -278,7 +280,7 @@ def test_launches_of_many_threads_stay_below_the_limit_together(stage: Stage, th
 
     stage.monkeypatch.setattr(Policy, "fits", slow_fits)
     stage.twin = kernel("twin", stage.ran)
-    stage.policy = Policy(first=threads, limit_bytes=150 * Layout(1, 32).cta_bytes)
+    stage.policy = Policy(PLAN, 150 * Layout(1, 32).cta_bytes)
     stage.device.has_passed = lambda _: not stage.held.is_set()
     stage.held.set()
     plain = kernel("plain", stage.ran)

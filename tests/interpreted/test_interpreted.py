@@ -19,7 +19,9 @@ from triton.runtime import autotuner, interpreter
 
 import kperfir as kp
 from kperfir import language
+from kperfir.capture.policy import Policy
 from kperfir.errors import ProgramError
+from kperfir.plan import Plan
 from kperfir.session import record_program
 
 REPLACED = (
@@ -247,8 +249,7 @@ def test_a_tuner_that_brings_its_own_measurement_works(path: Path) -> None:
 
 
 def test_a_program_recorded_whole_rests_while_it_records_itself(path: Path, tmp_path: Path) -> None:
-    options = {"regions": "auto", "buffer": "auto", "slots": 0, "first": 9, "every": 0, "limit_bytes": 1 << 30}
-    with record_program(path, "a run", **options, include=(), exclude=()):
+    with record_program(path, "a run", Policy(Plan.make("auto"))):
         add()
         with kp.record(tmp_path / "own.kperf"):
             add()

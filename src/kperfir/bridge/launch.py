@@ -33,7 +33,6 @@ from kperfir.capture.policy import LaunchTally, Outcome, Policy
 from kperfir.capture.schema import Kernel, Launch, Problem, Tally
 from kperfir.capture.writer import CaptureWriter
 from kperfir.errors import DeviceError
-from kperfir.plan import Plan
 
 _STATIC = "torch.compile launches it with its static launcher, which starts the binary without Triton."
 _STATIC_CURE = (
@@ -90,13 +89,12 @@ class Launches:
     def __init__(
         self,
         writer: CaptureWriter,
-        plan: Plan,
         policy: Policy,
         tally: LaunchTally,
         on_device: Callable[[], None] = lambda: None,
     ) -> None:
         self._writer = writer
-        self._plan = plan
+        self._plan = policy.plan
         self._policy = policy
         self._tally = tally
         self._on_device = on_device

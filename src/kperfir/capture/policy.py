@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import fnmatch
 import os
 import threading
 from collections import Counter, defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from kperfir.capture.schema import Problem
 from kperfir.errors import PlanError
+from kperfir.plan import Plan
 
 Outcome = Literal[
     "recorded",
@@ -29,35 +29,27 @@ class Policy:
     """Bounds of a recording.
 
     Attributes:
-        first: launches recorded of each kernel binary at its start.
-        every: after those, each launch whose number is a multiple of this; 0 is none.
+        plan: which kernels and launches it wants.
         limit_bytes: size at which the capture file takes no more launches.
-        include, exclude: patterns of kernel names, as in a shell; without `include`
-            every kernel is included.
 
     Raises:
-        PlanError: a bound is negative.
+        PlanError: the limit is negative.
     """
 
-    first: int = 3
-    every: int = 100
+    plan: Plan = field(default_factory=Plan)
     limit_bytes: int = 1 << 30
-    include: tuple[str, ...] = ()
-    exclude: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("first", "every", "limit_bytes"):
-            if getattr(self, name) < 0:
-                raise PlanError(f"{name} is {getattr(self, name)}, and cannot be negative.", "Use 0 or more.")
+        if self.limit_bytes < 0:
+            raise PlanError(f"limit_bytes is {self.limit_bytes}, and cannot be negative.", "Use 0 or more.")
 
     def wants(self, name: str) -> bool:
         """Whether kernels of this name are recorded at all."""
-        included = not self.include or any(fnmatch.fnmatchcase(name, p) for p in self.include)
-        return included and not any(fnmatch.fnmatchcase(name, p) for p in self.exclude)
+        return self.plan.wants(name)
 
     def samples(self, number: int) -> bool:
         """Whether launch `number` of a kernel, counted from 0, is recorded."""
-        return number < self.first or (self.every > 0 and number % self.every == 0)
+        return number in self.plan.launches
 
     def fits(self, bytes_so_far: int, payload_bytes: int) -> bool:
         """Whether the file takes another launch."""

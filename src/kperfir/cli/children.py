@@ -11,17 +11,27 @@ import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kperfir.capture.policy import Policy
 
 VARIABLE = "KPERFIR_CHILD"
 _HOOK = Path(__file__).parent / "child_site"
 
 
 @contextmanager
-def followed(capture: Path, run: str, options: dict[str, Any]) -> Iterator[None]:
+def followed(capture: Path, run: str, policy: Policy) -> Iterator[None]:
     """While inside, child processes record beside `capture`, as part of the same `run`."""
     before = {name: os.environ.get(name) for name in (VARIABLE, "PYTHONPATH")}
-    os.environ[VARIABLE] = json.dumps({"capture": str(capture.resolve()), "run": run, "options": options})
+    os.environ[VARIABLE] = json.dumps(
+        {
+            "capture": str(capture.resolve()),
+            "run": run,
+            "plan": str(policy.plan),
+            "limit_bytes": policy.limit_bytes,
+        }
+    )
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(_HOOK), before["PYTHONPATH"]]))
     try:
         yield
@@ -38,13 +48,16 @@ def start_child() -> None:
     import atexit
     from multiprocessing import util
 
+    from kperfir.capture.policy import Policy
     from kperfir.capture.writer import child_capture
+    from kperfir.plan import Plan
     from kperfir.session import record_program
 
     request = json.loads(os.environ[VARIABLE])
     parent, process = Path(request["capture"]), os.getpid()
     stack = ExitStack()
-    stack.enter_context(record_program(child_capture(parent, process), request["run"], **request["options"]))
+    policy = Policy(Plan.parse(request["plan"]), request["limit_bytes"])
+    stack.enter_context(record_program(child_capture(parent, process), request["run"], policy))
     atexit.register(stack.close)
 
     def close_at_end(opened: ExitStack) -> None:

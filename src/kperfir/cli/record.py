@@ -12,12 +12,13 @@ from typing import Annotated, Any
 import typer
 
 from kperfir.capture.device.driver import driver_present
+from kperfir.capture.policy import Policy
 from kperfir.cli import children
 from kperfir.cli.program import ProgramFailure, run_program
 from kperfir.errors import ProgramError
 from kperfir.notes import note
-from kperfir.plan import RULES
-from kperfir.session import record_program
+from kperfir.plan import RULES, Plan
+from kperfir.session import make_plan, record_program
 
 _GLOB = "with names like this, as a shell matches whole names; may be given several times."
 _NO_GPU = "there is no NVIDIA GPU here, so kernels run in Triton's interpreter (TRITON_INTERPRET=1)."
@@ -43,30 +44,26 @@ def record(
     limit: Annotated[int, typer.Option(help="MiB at which a capture takes no more launches.")] = 1024,
     include: Annotated[list[str] | None, typer.Option(help=f"Only kernels {_GLOB}", metavar="GLOB")] = None,
     exclude: Annotated[list[str] | None, typer.Option(help=f"No kernels {_GLOB}", metavar="GLOB")] = None,
+    plan: Annotated[
+        str, typer.Option(help="More of a plan as key=value;..., such as 'metric=clock64;ctas=0-7'.", metavar="PLAN")
+    ] = "",
     module: Annotated[bool, typer.Option("-m", help="The program is a module, as in python -m.")] = False,
 ) -> None:
     """Run PROGRAM ARGS... as Python would, and record every Triton kernel it launches. Options come first."""
     if not context.args:
         raise ProgramError("No program was given.", "Use: kperfir record [options] script.py ARGS...")
     _check(context.args[0], module, output)
+    knobs: dict[str, Any] = {"regions": regions, "buffer": buffer, "slots": slots} | _knobs(plan)
+    whole = make_plan(first=first, every=every, include=include or (), exclude=exclude or (), **knobs)
+    policy = Policy(whole, limit << 20)
     if os.environ.get("TRITON_INTERPRET") != "1" and not driver_present():
         note(_NO_GPU)
         # before anything imports Triton: its own library is decorated at import
         os.environ["TRITON_INTERPRET"] = "1"
     os.environ.setdefault("TORCHINDUCTOR_USE_STATIC_CUDA_LAUNCHER", "0")
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
-    options = {
-        "regions": regions,
-        "buffer": buffer,
-        "slots": slots,
-        "first": first,
-        "every": every,
-        "limit_bytes": limit << 20,
-        "include": tuple(include or ()),
-        "exclude": tuple(exclude or ()),
-    }
     try:
-        _record(context.args, module, _place(output), options)
+        _record(context.args, module, _place(output), policy)
     except ProgramFailure as failure:
         failure.show()
         if any(sign in str(failure.error) for sign in _NO_CUDA_SIGNS):
@@ -74,10 +71,16 @@ def record(
         raise SystemExit(failure.code) from None
 
 
-def _record(arguments: list[str], module: bool, output: Path, options: dict[str, Any]) -> None:
+def _knobs(plan: str) -> dict[str, str]:
+    """Parts of a plan; those with an option of their own may stand here as well."""
+    Plan.parse(plan)
+    return dict(part.strip().split("=", 1) for part in plan.split(";") if part.strip())
+
+
+def _record(arguments: list[str], module: bool, output: Path, policy: Policy) -> None:
     capture, run, process = None, uuid.uuid4().hex, os.getpid()
     try:
-        with record_program(output, run, **options) as capture, children.followed(capture, run, options):
+        with record_program(output, run, policy) as capture, children.followed(capture, run, policy):
             run_program(arguments, module)
     finally:
         if capture is not None and os.getpid() == process:

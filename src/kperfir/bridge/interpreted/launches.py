@@ -29,7 +29,7 @@ from kperfir.capture.policy import LaunchTally, Outcome, Policy
 from kperfir.capture.schema import Kernel, Launch, Problem, Tally
 from kperfir.capture.writer import CaptureWriter
 from kperfir.errors import ProgramError
-from kperfir.plan import AUTO, Plan
+from kperfir.plan import AUTO
 from kperfir.records import Layout
 
 DEFAULT_SLOTS = 4096
@@ -56,9 +56,9 @@ _PLACE = "the interpreter keeps its records in host memory"
 class InterpretedLaunches:
     """Records the interpreted launches of this process while it is entered."""
 
-    def __init__(self, writer: CaptureWriter, plan: Plan, policy: Policy, tally: LaunchTally) -> None:
+    def __init__(self, writer: CaptureWriter, policy: Policy, tally: LaunchTally) -> None:
         self._writer = writer
-        self._plan = plan
+        self._plan = policy.plan
         self._policy = policy
         self._tally = tally
         self._functions: dict[Any, Function] = {}

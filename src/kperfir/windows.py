@@ -1,0 +1,95 @@
+"""Which of many are recorded: windows over numbers of launches, CTAs, SMs, warps.
+
+all            every number
+3              one
+0-7            a range, both ends included
+100-           from one on
+0-7+0-:100     the first eight and every hundredth
+none           none
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from kperfir.errors import PlanError
+
+_PART = re.compile(r"(\d+)(?:(-)(\d*)(?::(\d+))?)?", re.ASCII)
+_LIMIT = 1 << 31  # kernels compare numbers as signed 32-bit integers
+_USE = "Use all, none, or parts like 3, 0-7, 100- and 0-:8, joined by +."
+
+
+@dataclass(frozen=True)
+class Window:
+    """`first`, `first + step`, ... up to `last`, or without end where that is None."""
+
+    first: int = 0
+    last: int | None = None
+    step: int = 1
+
+    def __post_init__(self) -> None:
+        ends = [self.first, self.step] + ([] if self.last is None else [self.last])
+        if self.first < 0 or self.step < 1 or max(ends) >= _LIMIT:
+            raise PlanError(f"A window of numbers cannot be '{self}'.", _USE)
+        if self.last is not None and self.last < self.first:
+            raise PlanError(f"The window '{self}' ends before it begins.", _USE)
+
+    def __contains__(self, number: int) -> bool:
+        within = self.first <= number and (self.last is None or number <= self.last)
+        return within and (number - self.first) % self.step == 0
+
+    def __str__(self) -> str:
+        if self.last == self.first:
+            return str(self.first)
+        end = "" if self.last is None else self.last
+        return f"{self.first}-{end}" + (f":{self.step}" if self.step != 1 else "")
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Numbers that lie in any of the parts."""
+
+    parts: tuple[Window, ...] = (Window(),)
+
+    def __post_init__(self) -> None:
+        if Window() in self.parts:  # the others add nothing
+            object.__setattr__(self, "parts", (Window(),))
+
+    @property
+    def are_all(self) -> bool:
+        """Whether every number is in them."""
+        return self.parts == (Window(),)
+
+    def __contains__(self, number: int) -> bool:
+        return any(number in part for part in self.parts)
+
+    def __str__(self) -> str:
+        if self.are_all:
+            return "all"
+        return "+".join(map(str, self.parts)) or "none"
+
+    @staticmethod
+    def parse(text: str) -> Windows:
+        """The inverse of printing.
+
+        Raises:
+            PlanError: a part is no window.
+        """
+        if text in ("all", "none"):
+            return ALL if text == "all" else NONE
+        return Windows(tuple(_window(part.strip()) for part in text.split("+")))
+
+
+ALL = Windows()
+NONE = Windows(())
+
+
+def _window(text: str) -> Window:
+    found = _PART.fullmatch(text)
+    if found is None:
+        raise PlanError(f"'{text}' is no window of numbers.", _USE)
+    first, is_range, last, step = found.groups()
+    if not is_range:
+        return Window(int(first), int(first))
+    return Window(int(first), int(last) if last else None, int(step or 1))
