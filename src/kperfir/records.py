@@ -59,20 +59,24 @@ class Layout:
     """Shape of one CTA's scratch block.
 
     Attributes:
-        warps: warps that may write, those of all partitions and padding warps.
+        warps: warps that have a ring, among those of all partitions and padding warps.
         slots: records a warp's ring holds; a power of two from 2, because rings are copied 16 bytes at a time.
         place: memory that holds the ring while the kernel runs.
-        record_bytes: 8 (32-bit clock) or 16 (64-bit clock).
+        record_bytes: 8 (32-bit clock) or 16 (64-bit clock, or global time).
+        warp_step: ring n is that of the CTA's warp n * warp_step; warps between have none.
     """
 
     warps: int
     slots: int
     place: Place = "shared"
     record_bytes: int = NARROW_RECORD_BYTES
+    warp_step: int = 1
 
     def __post_init__(self) -> None:
         if self.warps < 1 or self.slots < 2 or self.slots & (self.slots - 1):
             raise ValueError(f"no such layout: {self.warps} warps of {self.slots} slots")
+        if self.warp_step < 1:
+            raise ValueError(f"no such layout: a ring for each {self.warp_step} warps")
         if self.record_bytes not in (NARROW_RECORD_BYTES, WIDE_RECORD_BYTES):
             raise ValueError(f"no such record: {self.record_bytes} bytes")
 

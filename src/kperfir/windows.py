@@ -85,6 +85,23 @@ ALL = Windows()
 NONE = Windows(())
 
 
+@dataclass(frozen=True)
+class Chosen:
+    """Which CTAs by linear id, SMs by id and warps by number in their CTA write records."""
+
+    ctas: Windows = ALL
+    sms: Windows = ALL
+    warps: Windows = ALL
+
+    @property
+    def is_everything(self) -> bool:
+        """Whether all of them do."""
+        return self.ctas.are_all and self.sms.are_all and self.warps.are_all
+
+
+EVERYTHING = Chosen()
+
+
 def _window(text: str) -> Window:
     found = _PART.fullmatch(text)
     if found is None:

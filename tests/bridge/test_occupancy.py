@@ -19,12 +19,12 @@ def test_ctas_are_bounded_by_each_resource() -> None:
 
 def test_room_keeps_the_number_of_ctas() -> None:
     for shared in (0, 16, 32768, 98304, 131072, 200000):
-        slots, _ = ring_room(H200, 8, 122, shared)
+        slots, _ = ring_room(H200, 8, 122, shared, 8 * 8)
         if slots:
             padded = -(-shared // 16) * 16 + 8 * slots * 8
             assert ctas_per_sm(H200, 8, 122, padded) == ctas_per_sm(H200, 8, 122, shared)
 
 
 def test_no_room_is_said_in_words() -> None:
-    slots, why = ring_room(H200, 8, 122, 232448)
+    slots, why = ring_room(H200, 8, 122, 232448, 8 * 8)
     assert slots == 0 and "too few" in why

@@ -18,10 +18,14 @@ PROGRAM = """builtin.module {
   %1 = kperf_gpu.global_scratch_alloc 16528 : i32 : !kperf_gpu.buffer<"global">
   %2 = kperf_gpu.init %0, %1 slots 256 : i32 record_bytes 8 : i32 : \
 !kperf_gpu.buffer<"shared">, !kperf_gpu.buffer<"global"> -> !kperf_gpu.index
-  %3 = kperf_gpu.read_counter : i32
+  %3 = kperf_gpu.read_counter "clock" : i32
   kperf_gpu.circular_store %3, %2 site 3 : i32 : i32, !kperf_gpu.index
   kperf_gpu.store_counter %3, %2 site 4 : i32 : i32, !kperf_gpu.index
   kperf_gpu.finalize %2 : !kperf_gpu.index
+  %4 = kperf_gpu.init %1, %1 slots 32 : i32 record_bytes 16 : i32 warp_step 4 : i32 ctas "0-7+0-:100" sms "3" warps \
+"none" : !kperf_gpu.buffer<"global">, !kperf_gpu.buffer<"global"> -> !kperf_gpu.index
+  %5 = kperf_gpu.read_counter "time" : i64
+  kperf_gpu.circular_store %5, %4 site 0 : i32 : i64, !kperf_gpu.index
 }"""
 
 WRONG = {
@@ -29,7 +33,15 @@ WRONG = {
     "negative site": 'kperf.record start "x" site -1 : i32',
     "odd size": '%0 = kperf_gpu.local_alloc 7 : i32 : !kperf_gpu.buffer<"shared">',
     "wrong memory": '%0 = kperf_gpu.local_alloc 16 : i32 : !kperf_gpu.buffer<"global">',
-    "narrow clock": "%0 = kperf_gpu.read_counter : i16",
+    "narrow clock": '%0 = kperf_gpu.read_counter "clock" : i16',
+    "narrow time": '%0 = kperf_gpu.read_counter "time" : i32',
+    "unknown counter": '%0 = kperf_gpu.read_counter "joules" : i64',
+    "no window": '%0 = kperf_gpu.global_scratch_alloc 64 : i32 : !kperf_gpu.buffer<"global">\n'
+    '%1 = kperf_gpu.init %0, %0 slots 2 : i32 record_bytes 8 : i32 ctas "some" : '
+    '!kperf_gpu.buffer<"global">, !kperf_gpu.buffer<"global"> -> !kperf_gpu.index',
+    "no warp": '%0 = kperf_gpu.global_scratch_alloc 64 : i32 : !kperf_gpu.buffer<"global">\n'
+    "%1 = kperf_gpu.init %0, %0 slots 2 : i32 record_bytes 8 : i32 warp_step 0 : i32 : "
+    '!kperf_gpu.buffer<"global">, !kperf_gpu.buffer<"global"> -> !kperf_gpu.index',
     "three slots": '%0 = kperf_gpu.global_scratch_alloc 64 : i32 : !kperf_gpu.buffer<"global">\n'
     "%1 = kperf_gpu.init %0, %0 slots 3 : i32 record_bytes 8 : i32 : "
     '!kperf_gpu.buffer<"global">, !kperf_gpu.buffer<"global"> -> !kperf_gpu.index',

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from kperfir.trace.align import Slope, align, host_axis, slope, timer_step_ns
+from kperfir.trace.align import Slope, align, given_axis, slope, timer_step_ns
 from kperfir.trace.decode import Headers
 
 ORIGIN_NS = 1_700_000_000_000_000_000
@@ -94,8 +94,8 @@ def test_no_finished_cta() -> None:
 
 def test_interpreter_clocks_are_nanoseconds() -> None:
     headers = _headers(1.0, [(0, 100, 200), (0, 300, 400)], 1)
-    axis = host_axis(headers)
+    axis = given_axis(headers)
     found = axis.to_ns(headers.sm, headers.end_clock)
-    assert axis.frequency == "host"
+    assert axis.frequency == "given"
     assert found is not None
     assert found.tolist() == [100.0, 300.0]

@@ -46,7 +46,7 @@ class KernelSummary:
     """One kernel binary.
 
     Attributes:
-        unit: "cycles", or "ns" in the interpreter. ctas: of all recorded launches.
+        unit: "cycles", or "ns" where records hold nanoseconds. ctas: of all recorded launches.
         written, kept: records. slots: records a warp's ring holds.
         ghz: median measured frequency, None where no launch has one.
         combined_launches: those whose frequency came from all launches together.
@@ -110,7 +110,7 @@ def _tally(trace: Trace) -> dict[str, dict[str, int]]:
 
 def _kernel(kernel: Kernel, launches: list[LaunchTrace]) -> KernelSummary:
     axes = [launch.axis for launch in launches if len(launch.headers)]
-    known = [axis.ghz for axis in axes if axis.ghz is not None and axis.frequency != "host"]
+    known = [axis.ghz for axis in axes if axis.ghz is not None and axis.frequency != "given"]
     steps = [axis.step_ns for axis in axes if axis.step_ns is not None]
     return KernelSummary(
         name=kernel.name,

@@ -142,7 +142,9 @@ def choose(plan: Plan, plain: Resources, limits: DeviceLimits) -> tuple[Request,
     request = Request.of(plan)
     if plan.buffer == "global":
         return replace(request, place="global"), "global memory: asked for"
-    room, why = ring_room(limits, plain.warps or 1, plain.registers or 0, plain.shared_bytes or 0)
+    warps = plain.warps or 1
+    ring = request.layout(warps)
+    room, why = ring_room(limits, warps, plain.registers or 0, plain.shared_bytes or 0, ring.warps * ring.record_bytes)
     wanted = plan.slots or room
     if room and wanted <= room:
         slots = plan.slots or min(room, _MOST_SHARED_SLOTS)

@@ -33,6 +33,7 @@ from kperfir.capture.policy import LaunchTally, Outcome, Policy
 from kperfir.capture.schema import Kernel, Launch, Problem, Tally
 from kperfir.capture.writer import CaptureWriter
 from kperfir.errors import DeviceError
+from kperfir.plan import Plan
 
 _STATIC = "torch.compile launches it with its static launcher, which starts the binary without Triton."
 _STATIC_CURE = (
@@ -299,7 +300,7 @@ class Launches:
             if seen.id < 0:
                 seen.id = self._kernels
                 self._kernels += 1
-                self._writer.write(_message(seen, chosen.twin))
+                self._writer.write(_message(seen, chosen.twin, self._plan))
             launch = Launch(
                 id=self._launches,
                 kernel=seen.id,
@@ -328,7 +329,7 @@ class Launches:
         return self._limits[device]
 
 
-def _message(seen: _Seen, twin: Twin) -> Kernel:
+def _message(seen: _Seen, twin: Twin, plan: Plan) -> Kernel:
     assert twin.kernel is not None
     target = twin.kernel.metadata.target
     return Kernel(
@@ -339,6 +340,7 @@ def _message(seen: _Seen, twin: Twin) -> Kernel:
         layout=twin.layout,
         table=twin.table,
         place_reason=twin.place_reason,
+        clock="ns" if plan.metric == "time" else "cycles",
         num_ctas=getattr(twin.kernel.metadata, "num_ctas", 1),
         plain=twin.plain,
         instrumented=twin.instrumented,

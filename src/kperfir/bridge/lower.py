@@ -11,6 +11,7 @@ from kperfir.bridge.request import MODULE_ATTRIBUTE, Request
 from kperfir.bridge.text import generic_text, parse_text
 from kperfir.errors import LoweringError
 from kperfir.ir.chunks import ChunkedKernel, read_kernel
+from kperfir.ir.kperf_gpu import Counter
 from kperfir.passes.to_gpu import to_gpu
 from kperfir.passes.to_llvm import Frame, Target, to_llvm
 from kperfir.records import ALIGNMENT_BYTES, Layout
@@ -37,10 +38,11 @@ def lower_module(module: Any) -> tuple[Any, Layout]:
     warp_size = kernel.integer("ttg.threads-per-warp")
     if not warps or not warp_size:
         raise LoweringError("The module does not say how many warps it has.")
-    layout = Layout(warps, request.slots, request.place)
+    layout = request.layout(warps)
     shared_bytes = kernel.integer("ttg.shared") or 0
     base_bytes = -(-shared_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
-    to_gpu(kernel, layout)
+    counter = Counter.TIME if request.metric == "time" else Counter.CLOCK
+    to_gpu(kernel, layout, counter, request.chosen)
     text = to_llvm(kernel, _target(kernel), Frame(layout, kernel.scratch, base_bytes, warp_size))
     lowered = parse_text(text, module.context)
     if layout.place == "shared":

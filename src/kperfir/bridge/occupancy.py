@@ -12,8 +12,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kperfir.records import NARROW_RECORD_BYTES
-
 REGISTER_UNIT = 256
 SHARED_UNIT_BYTES = 128
 PARTITIONS = 4
@@ -48,8 +46,11 @@ def ctas_per_sm(limits: DeviceLimits, warps: int, registers: int, shared_bytes: 
     return min(limits.ctas_per_sm, min(limits.warps_per_sm, resident) // warps, by_shared)
 
 
-def ring_room(limits: DeviceLimits, warps: int, registers: int, shared_bytes: int) -> tuple[int, str]:
+def ring_room(limits: DeviceLimits, warps: int, registers: int, shared_bytes: int, slot_bytes: int) -> tuple[int, str]:
     """Slots a warp's ring can have in shared memory while as many CTAs fit as before.
+
+    Args:
+        slot_bytes: one slot of every ring.
 
     Returns:
         a power of two, or 0 where fewer than 32 slots fit, and the reason in words.
@@ -59,10 +60,13 @@ def ring_room(limits: DeviceLimits, warps: int, registers: int, shared_bytes: in
         return 0, "the plain kernel itself does not fit on an SM"
     share = limits.shared_per_sm_bytes // ctas // SHARED_UNIT_BYTES * SHARED_UNIT_BYTES
     free = min(share - limits.reserved_per_block_bytes, limits.shared_per_block_bytes) - _up(shared_bytes, 16)
-    slots = max(free, 0) // (warps * NARROW_RECORD_BYTES)
+    slots = max(free, 0) // slot_bytes
     slots = 1 << (min(slots, MAX_SLOTS).bit_length() - 1) if slots else 0
     if slots < MIN_SLOTS:
-        return 0, f"{max(free, 0)} bytes are free beside {ctas} CTAs an SM, too few for {warps} warps"
+        return (
+            0,
+            f"{max(free, 0)} bytes are free beside {ctas} CTAs an SM, too few at {slot_bytes} bytes a slot",
+        )
     return slots, f"{free} bytes are free and {ctas} CTAs still fit on an SM"
 
 

@@ -101,7 +101,7 @@ class Kernel(Message):
         name: function name. hash: Triton's hash of the instrumented binary.
         place_reason: why the rings lie where they do, in words.
         num_ctas: CTAs in a cluster; the grid below counts programs, not CTAs.
-        clock: "cycles" for GPU clocks, "ns" for interpreter times.
+        clock: "cycles" for an SM's clock; "ns" for global time and for interpreter times.
     """
 
     kind: ClassVar[str] = "kernel"

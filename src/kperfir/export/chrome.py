@@ -110,7 +110,8 @@ def _events(launch: LaunchTrace, slices: _Slices, count: int, offset_ns: int, tr
     slots = tracks.slots_of(launch, rows, slices.start_ns + offset_ns, slices.end_ns + offset_ns)
     args = [_region_args(r.role, r.file, r.line, launch.launch.number) for r in regions]
     unit = "" if launch.axis.ghz is not None else _CYCLES
-    fields = (slices.span, rows, spans.warp[slices.span], spans.region[slices.span], slices.start_ns, slices.end_ns)
+    warps = spans.warp[slices.span] * launch.kernel.layout.warp_step
+    fields = (slices.span, rows, warps, spans.region[slices.span], slices.start_ns, slices.end_ns)
     for span, row, warp, region, start, end in zip(*(f[:count].tolist() for f in fields), strict=True):
         sm, cta = int(launch.headers.sm[row]), int(launch.headers.cta[row])
         start_ns, end_ns = offset_ns + start, offset_ns + end
@@ -163,7 +164,7 @@ class _Tracks:
             self._processes[number] = _Process()
             owner = f"process {self._process_ids[launch.capture]} " if self._several else ""
             owner += f"GPU {launch.launch.device} " if self._devices else ""
-            place = "interpreter" if launch.axis.frequency == "host" else f"SM {sm}"
+            place = "interpreter" if launch.kernel.target == "interpreter" else f"SM {sm}"
             self._name("process", number, 0, f"{owner}{place}{unit}", (launch.capture << 24) + (key[1] << 16) + sm)
         return self._numbers[key]
 

@@ -3,7 +3,7 @@
     %ring  = kperf_gpu.local_alloc 16384 : !kperf_gpu.buffer<"shared">
     %out   = kperf_gpu.global_scratch_alloc 16528 : !kperf_gpu.buffer<"global">
     %index = kperf_gpu.init %ring, %out slots 256 record_bytes 8 : ...
-    %clock = kperf_gpu.read_counter : i32
+    %clock = kperf_gpu.read_counter "clock" : i32
     kperf_gpu.circular_store %clock, %index site 3 : i32
     kperf_gpu.finalize %index
 
@@ -28,6 +28,7 @@ from xdsl.irdl import (
     irdl_attr_definition,
     irdl_op_definition,
     operand_def,
+    opt_prop_def,
     prop_def,
     result_def,
     traits_def,
@@ -35,7 +36,9 @@ from xdsl.irdl import (
 from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
-from kperfir.records import ALIGNMENT_BYTES, NARROW_RECORD_BYTES, WIDE_RECORD_BYTES
+from kperfir.errors import PlanError
+from kperfir.records import ALIGNMENT_BYTES, NARROW_RECORD_BYTES, WIDE_RECORD_BYTES, Layout
+from kperfir.windows import ALL, Chosen, Windows
 
 
 class Memory(StrEnum):
@@ -111,7 +114,9 @@ class GlobalScratchAllocOp(_Alloc):
 class InitOp(IRDLOperation):
     """Start recording: write the block's header, point every warp at its ring.
 
-    `ring` is where records go; `scratch` is the block that leaves the kernel.
+    `ring` is where records go; `scratch` is the block that leaves the kernel. Of each
+    `warp_step` warps the first has a ring. Windows of numbers (`kperfir.windows`) say
+    which CTAs, SMs and warps write into theirs; without one all do.
     """
 
     name = "kperf_gpu.init"
@@ -120,17 +125,36 @@ class InitOp(IRDLOperation):
     scratch = operand_def(BufferType)
     slots = prop_def(IntegerAttr)
     record_bytes = prop_def(IntegerAttr)
+    warp_step = opt_prop_def(IntegerAttr)
+    ctas = opt_prop_def(StringAttr)
+    sms = opt_prop_def(StringAttr)
+    warps = opt_prop_def(StringAttr)
     index = result_def(IndexType)
 
     traits = traits_def(MemoryWriteEffect())
     assembly_format = (
-        "$ring `,` $scratch `slots` $slots `record_bytes` $record_bytes attr-dict"
+        "$ring `,` $scratch `slots` $slots `record_bytes` $record_bytes (`warp_step` $warp_step^)?"
+        " (`ctas` $ctas^)? (`sms` $sms^)? (`warps` $warps^)? attr-dict"
         " `:` type($ring) `,` type($scratch) `->` type($index)"
     )
 
-    def __init__(self, ring: SSAValue, scratch: SSAValue, slots: int, record_bytes: int) -> None:
-        properties = {"slots": IntegerAttr(slots, i32), "record_bytes": IntegerAttr(record_bytes, i32)}
+    def __init__(self, ring: SSAValue, scratch: SSAValue, layout: Layout, chosen: Chosen) -> None:
+        properties: dict[str, Attribute] = {
+            "slots": IntegerAttr(layout.slots, i32),
+            "record_bytes": IntegerAttr(layout.record_bytes, i32),
+        }
+        if layout.warp_step != 1:
+            properties["warp_step"] = IntegerAttr(layout.warp_step, i32)
+        for name, windows in (("ctas", chosen.ctas), ("sms", chosen.sms), ("warps", chosen.warps)):
+            if not windows.are_all:
+                properties[name] = StringAttr(str(windows))
         super().__init__(operands=[ring, scratch], properties=properties, result_types=[IndexType()])
+
+    @property
+    def chosen(self) -> Chosen:
+        """Which CTAs, SMs and warps write."""
+        texts = (self.ctas, self.sms, self.warps)
+        return Chosen(*(ALL if text is None else Windows.parse(text.data) for text in texts))
 
     def verify_(self) -> None:
         slots = self.slots.value.data
@@ -138,32 +162,50 @@ class InitOp(IRDLOperation):
             raise VerifyException(f"a ring has a power of two of slots, from 2 on, not {slots}")
         if self.record_bytes.value.data not in (NARROW_RECORD_BYTES, WIDE_RECORD_BYTES):
             raise VerifyException("a record has 8 or 16 bytes")
+        if self.warp_step is not None and self.warp_step.value.data < 1:
+            raise VerifyException("of each so many warps the first records, from 1 on")
+        try:
+            _ = self.chosen
+        except PlanError as error:
+            raise VerifyException(error.what) from None
         scratch = self.scratch.type
         if not isinstance(scratch, BufferType) or scratch.memory.data != Memory.GLOBAL:
             raise VerifyException("the scratch block lies in global memory")
 
 
+class Counter(StrEnum):
+    """What can be read."""
+
+    CLOCK = "clock"
+    TIME = "time"
+
+
 @irdl_op_definition
 class ReadCounterOp(IRDLOperation):
-    """Read the SM's clock: its low 32 bits, or all 64, by the result's type.
+    """Read the SM's clock, its low 32 bits or all 64 by the result's type, or the global time in nanoseconds.
 
     It writes as far as other passes know: two reads are never one.
     """
 
     name = "kperf_gpu.read_counter"
 
+    counter = prop_def(StringAttr)
     clock = result_def(IntegerType)
 
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
-    assembly_format = "attr-dict `:` type($clock)"
+    assembly_format = "$counter attr-dict `:` type($clock)"
 
-    def __init__(self, kind: Attribute = i32) -> None:
-        super().__init__(result_types=[kind])
+    def __init__(self, counter: str = Counter.CLOCK, kind: Attribute = i32) -> None:
+        super().__init__(properties={"counter": StringAttr(counter)}, result_types=[kind])
 
     def verify_(self) -> None:
         kind = self.clock.type
+        if self.counter.data not in list(Counter):
+            raise VerifyException(f"a counter is {' or '.join(Counter)}, not {self.counter.data}")
         if not isinstance(kind, IntegerType) or kind.width.data not in (32, 64):
             raise VerifyException("a clock has 32 or 64 bits")
+        if self.counter.data == Counter.TIME and kind.width.data != 64:
+            raise VerifyException("global time has 64 bits")
 
 
 class _Store(IRDLOperation):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from kperfir.errors import LoweringError
 from kperfir.ir.chunks import ChunkedKernel, ChunkOp, ReturnOp, location_of
 from kperfir.ir.kperf_gpu import CircularStoreOp, FinalizeOp, InitOp, ReadCounterOp, StoreCounterOp
 from kperfir.records import Layout
+from kperfir.windows import Chosen
 
 _SHARED_SYMBOL = (
     "  llvm.mlir.global external @global_smem() {addr_space = 3 : i32, alignment = 16 : i64} : !llvm.array<0 x i8>"
@@ -38,12 +38,12 @@ class Target(Protocol):
     a line that starts with "^" opens a block. `n` makes names unique.
     """
 
-    def init(self, frame: Frame) -> list[str]:
-        """At kernel entry: header, ring address, index."""
+    def init(self, frame: Frame, chosen: Chosen) -> list[str]:
+        """At kernel entry: header, ring address, index, and whether the warp is one that writes."""
         ...
 
-    def read_counter(self, n: int) -> list[str]:
-        """Read the clock into `%kp_clock<n>`."""
+    def read_counter(self, n: int, counter: str, bits: int) -> list[str]:
+        """Read "clock" (32 or 64 bits) or "time" (64) into `%kp_clock<n>`."""
         ...
 
     def store(self, frame: Frame, n: int, site: int, wraps: bool) -> list[str]:
@@ -56,11 +56,7 @@ class Target(Protocol):
 
 
 def to_llvm(kernel: ChunkedKernel, target: Target, frame: Frame) -> str:
-    """The whole module as text.
-
-    Raises:
-        LoweringError: a record asks for what the target cannot do.
-    """
+    """The whole module as text."""
     lines = list(kernel.before)
     if frame.layout.place == "shared" and not kernel.has_shared_symbol:
         module = next(i for i, line in enumerate(lines) if line.startswith('"builtin.module"'))
@@ -73,11 +69,10 @@ def to_llvm(kernel: ChunkedKernel, target: Target, frame: Frame) -> str:
             case ReturnOp():
                 lines.append(op.line)
             case InitOp():
-                lines += _placed(target.init(frame), "")
+                lines += _placed(target.init(frame, op.chosen), "")
             case ReadCounterOp():
-                if op.clock.type.width.data != 32:
-                    raise LoweringError("A 64-bit clock cannot be stored yet.", "Use records of 8 bytes.")
-                lines += _placed(target.read_counter(number), _location(kernel, op.next_op))
+                read = target.read_counter(number, op.counter.data, op.clock.type.width.data)
+                lines += _placed(read, _location(kernel, op.next_op))
             case CircularStoreOp() | StoreCounterOp():
                 value, location = kernel.carriers[op]
                 wraps = isinstance(op, CircularStoreOp)

@@ -16,8 +16,11 @@ from kperfir.records import (
     STATE_FINISHED,
     STATE_OFFSET,
     STATE_STARTED,
+    WIDE_RECORD_BYTES,
 )
 from kperfir.targets.text import constant, intrinsic
+from kperfir.targets.writers import WRITES, all_write, are_all_writers, writers
+from kperfir.windows import Chosen
 
 _SHARED = "!llvm.ptr<3>"
 _GLOBAL = "!llvm.ptr<1>"
@@ -38,9 +41,11 @@ _GRID_X_OFFSET, _GRID_Y_OFFSET = 12, 16
 class Amd:
     """`kperfir.passes.to_llvm.Target` for gfx942."""
 
-    def init(self, frame: Frame) -> list[str]:
-        """Header by the first thread; ring address and index of every wave."""
+    def init(self, frame: Frame, chosen: Chosen) -> list[str]:
+        """Header by the first thread; ring address and index of every wave; which of them write."""
         place = self._shared_ring(frame) if frame.layout.place == "shared" else self._global_ring()
+        rings = frame.layout.rings_offset_bytes
+        numbers = {"ctas": "%kp_cta32", "sms": "%kp_unit", "warps": "%kp_warp"}
         return [
             "%kp_tid = rocdl.workitem.id.x : i32",
             constant("%kp_0", 0),
@@ -50,10 +55,14 @@ class Amd:
             "%kp_lane = llvm.and %kp_tid, %kp_lane_mask : i32",
             "%kp_wave_any = llvm.lshr %kp_tid, %kp_wave_shift : i32",
             "%kp_warp = rocdl.readfirstlane %kp_wave_any : i32",
-            constant("%kp_ring_bytes", frame.layout.ring_bytes),
-            "%kp_warp_offset = llvm.mul %kp_warp, %kp_ring_bytes : i32",
             *self._block(frame),
             *self._header(),
+            *(all_write() if are_all_writers(frame, chosen) else writers(frame, chosen, numbers)),
+            *_vector("%kp_writes2", [WRITES] * 2, "i1"),
+            constant("%kp_ring_bytes", frame.layout.ring_bytes),
+            "%kp_warp_offset = llvm.mul %kp_ring_number, %kp_ring_bytes : i32",
+            f"%kp_rings = llvm.getelementptr %kp_block[{rings}] : ({_GLOBAL}) -> {_GLOBAL}, i8",
+            f"%kp_out = llvm.getelementptr %kp_rings[%kp_warp_offset] : ({_GLOBAL}, i32) -> {_GLOBAL}, i8",
             *place,
             f"%kp_index = llvm.alloca %kp_1 x i32 : (i32) -> {_STACK}",
             f"llvm.store %kp_0, %kp_index : i32, {_STACK}",
@@ -62,7 +71,6 @@ class Amd:
     @staticmethod
     def _block(frame: Frame) -> list[str]:
         """Linear id of the workgroup and its scratch block, in 64 bits."""
-        rings = frame.layout.rings_offset_bytes
         lines = [intrinsic("llvm.amdgcn.dispatch.ptr", (), ("%kp_packet", "!llvm.ptr<4>"))]
         for axis, group, grid in (
             ("x", _WORKGROUP_X_OFFSET, _GRID_X_OFFSET),
@@ -91,14 +99,11 @@ class Amd:
             constant("%kp_cta_bytes", frame.layout.cta_bytes, "i64"),
             "%kp_cta_offset = llvm.mul %kp_cta, %kp_cta_bytes : i64",
             f"%kp_block = llvm.getelementptr {frame.scratch}[%kp_cta_offset] : ({_GLOBAL}, i64) -> {_GLOBAL}, i8",
-            f"%kp_rings = llvm.getelementptr %kp_block[{rings}] : ({_GLOBAL}) -> {_GLOBAL}, i8",
-            f"%kp_out = llvm.getelementptr %kp_rings[%kp_warp_offset] : ({_GLOBAL}, i32) -> {_GLOBAL}, i8",
         ]
 
     @staticmethod
     def _header() -> list[str]:
         """A masked store keeps the entry block whole: its stack slots must stay in it."""
-        mask = "vector<4xi1>"
         return [
             '%kp_first = llvm.icmp "eq" %kp_tid, %kp_0 : i32',
             *_hardware_id(),
@@ -111,8 +116,8 @@ class Amd:
             *_vector("%kp_when", ["%kp_start_clock", "%kp_start_time"], "i64"),
             "%kp_when4 = llvm.bitcast %kp_when : vector<2xi64> to vector<4xi32>",
             f"%kp_when_to = llvm.getelementptr %kp_block[{START_CLOCK_OFFSET}] : ({_GLOBAL}) -> {_GLOBAL}, i8",
-            _masked_store("%kp_who", "%kp_block", mask),
-            _masked_store("%kp_when4", "%kp_when_to", mask),
+            _masked_store("%kp_who", "%kp_block", "%kp_mask"),
+            _masked_store("%kp_when4", "%kp_when_to", "%kp_mask"),
         ]
 
     @staticmethod
@@ -128,19 +133,31 @@ class Amd:
     def _global_ring() -> list[str]:
         return [f"%kp_ring = llvm.getelementptr %kp_out[0] : ({_GLOBAL}) -> {_GLOBAL}, i8"]
 
-    def read_counter(self, n: int) -> list[str]:
-        """The low half of the clock, fenced so that matrix instructions stay on their side."""
+    def read_counter(self, n: int, counter: str, bits: int) -> list[str]:
+        """The clock or the real time, fenced so that matrix instructions stay on their side."""
+        fence = intrinsic("llvm.amdgcn.sched.barrier", [("%kp_0", "i32")])
+        name = f"%kp_clock{n}"
+        if counter == "time":
+            return [
+                fence,
+                intrinsic("llvm.amdgcn.s.memrealtime", (), (f"{name}_ticks", "i64")),
+                constant(f"{name}_tick_ns", _REALTIME_TICK_NS, "i64"),
+                f"{name} = llvm.mul {name}_ticks, {name}_tick_ns : i64",
+            ]
+        if bits == 64:
+            return [fence, intrinsic("llvm.amdgcn.s.memtime", (), (name, "i64"))]
         return [
-            intrinsic("llvm.amdgcn.sched.barrier", [("%kp_0", "i32")]),
+            fence,
             intrinsic("llvm.amdgcn.s.memtime", (), (f"%kp_wide{n}", "i64")),
-            f"%kp_clock{n} = llvm.trunc %kp_wide{n} : i64 to i32",
+            f"{name} = llvm.trunc %kp_wide{n} : i64 to i32",
         ]
 
     def store(self, frame: Frame, n: int, site: int, wraps: bool) -> list[str]:
-        """One 8-byte store, the same by every lane."""
+        """One store of 8 or 16 bytes, the same by every lane; masked where not all waves write."""
         kind = _SHARED if frame.layout.place == "shared" else _GLOBAL
         index = f"%kp_at{n}"
-        lines = [f"{index} = llvm.load %kp_index : {_STACK} -> i32", constant(f"%kp_site{n}", site)]
+        word = "i64" if frame.layout.record_bytes == WIDE_RECORD_BYTES else "i32"
+        lines = [f"{index} = llvm.load %kp_index : {_STACK} -> i32", constant(f"%kp_site{n}", site, word)]
         if wraps:
             lines += [
                 constant(f"%kp_mask{n}", frame.layout.ring_bytes - 1),
@@ -150,8 +167,8 @@ class Amd:
         return [
             *lines,
             f"%kp_address{n} = llvm.getelementptr %kp_ring[{slot}] : ({kind}, i32) -> {kind}, i8",
-            *_vector(f"%kp_record{n}", [f"%kp_site{n}", f"%kp_clock{n}"], "i32"),
-            f"llvm.store %kp_record{n}, %kp_address{n} {{alignment = 8 : i64}} : vector<2xi32>, {kind}",
+            *_vector(f"%kp_record{n}", [f"%kp_site{n}", f"%kp_clock{n}"], word),
+            _masked_store(f"%kp_record{n}", f"%kp_address{n}", "%kp_writes2", f"2x{word}", kind, 8),
             constant(f"%kp_step{n}", frame.layout.record_bytes),
             f"%kp_next{n} = llvm.add {index}, %kp_step{n} : i32",
             f"llvm.store %kp_next{n}, %kp_index : i32, {_STACK}",
@@ -159,12 +176,14 @@ class Amd:
         ]
 
     def finalize(self, frame: Frame, n: int) -> list[str]:
-        """End times and count by lane 0 of every wave; a ring in shared memory is copied by its wave."""
+        """End times by lane 0 of every wave, its count if it writes; a ring in shared memory is copied by its wave."""
         tail, after = f"^kp_tail{n}", f"^kp_after{n}"
         lines = [
             f"%kp_written{n} = llvm.load %kp_index : {_STACK} -> i32",
             constant(f"%kp_shift{n}", frame.layout.record_bytes.bit_length() - 1),
-            f"%kp_count{n} = llvm.lshr %kp_written{n}, %kp_shift{n} : i32",
+            f"%kp_all{n} = llvm.lshr %kp_written{n}, %kp_shift{n} : i32",
+            *_vector(f"%kp_count{n}", [f"%kp_all{n}"], "i32"),
+            *_vector(f"%kp_counts{n}", [WRITES], "i1"),
             *_times(f"%kp_end{n}"),
             f'%kp_lead{n} = llvm.icmp "eq" %kp_lane, %kp_0 : i32',
             f"llvm.cond_br %kp_lead{n}, {tail}, {after}",
@@ -189,8 +208,9 @@ class Amd:
             f"%kp_t{n} = llvm.atomicrmw umax %kp_time_to{n}, %kp_end{n}_time monotonic : {_GLOBAL}, i64",
             constant(f"%kp_finished{n}", STATE_FINISHED),
             f"llvm.store %kp_finished{n}, %kp_state_to{n} {{alignment = 4 : i64}} : i32, {_GLOBAL}",
-            f"%kp_count_to{n} = llvm.getelementptr %kp_counts_to{n}[%kp_warp] : ({_GLOBAL}, i32) -> {_GLOBAL}, i32",
-            f"llvm.store %kp_count{n}, %kp_count_to{n} {{alignment = 4 : i64}} : i32, {_GLOBAL}",
+            f"%kp_count_to{n} = llvm.getelementptr %kp_counts_to{n}[%kp_ring_number] "
+            f": ({_GLOBAL}, i32) -> {_GLOBAL}, i32",
+            _masked_store(f"%kp_count{n}", f"%kp_count_to{n}", f"%kp_counts{n}", "1xi32", _GLOBAL, 4),
         ]
 
     @staticmethod
@@ -199,7 +219,8 @@ class Amd:
         loop, body, done = f"^kp_loop{n}", f"^kp_body{n}", f"^kp_done{n}"
         at = f"%kp_i{n}"
         return [
-            f"%kp_limit{n} = llvm.intr.umin(%kp_written{n}, %kp_ring_bytes) : (i32, i32) -> i32",
+            f"%kp_most{n} = llvm.intr.umin(%kp_written{n}, %kp_ring_bytes) : (i32, i32) -> i32",
+            f"%kp_limit{n} = llvm.select {WRITES}, %kp_most{n}, %kp_0 : i1, i32",
             constant(f"%kp_width{n}", _COPY_BYTES),
             constant(f"%kp_stride{n}", _COPY_BYTES * frame.warp_size),
             f"%kp_from_lane{n} = llvm.mul %kp_lane, %kp_width{n} : i32",
@@ -265,8 +286,11 @@ def _vector(name: str, values: list[str], kind: str) -> list[str]:
     return lines
 
 
-def _masked_store(value: str, address: str, mask: str) -> str:
+def _masked_store(
+    value: str, address: str, mask: str, shape: str = "4xi32", kind: str = _GLOBAL, alignment_bytes: int = 16
+) -> str:
+    """Store a vector where the mask, one bit an element, is set."""
     return (
-        f'"llvm.intr.masked.store"({value}, {address}, %kp_mask) <{{alignment = 16 : i32}}> '
-        f": (vector<4xi32>, {_GLOBAL}, {mask}) -> ()"
+        f'"llvm.intr.masked.store"({value}, {address}, {mask}) <{{alignment = {alignment_bytes} : i32}}> '
+        f": (vector<{shape}>, {kind}, vector<{shape.partition('x')[0]}xi1>) -> ()"
     )

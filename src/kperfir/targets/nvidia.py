@@ -20,8 +20,11 @@ from kperfir.records import (
     STATE_FINISHED,
     STATE_OFFSET,
     STATE_STARTED,
+    WIDE_RECORD_BYTES,
 )
 from kperfir.targets.text import assembly, constant
+from kperfir.targets.writers import WRITES, all_write, are_all_writers, writers
+from kperfir.windows import Chosen
 
 _SHARED = "!llvm.ptr<3>"
 _GLOBAL = "!llvm.ptr<1>"
@@ -40,8 +43,12 @@ _LINEAR_CTA = (
 class Nvidia:
     """`kperfir.passes.to_llvm.Target` for sm_80 and newer."""
 
-    def init(self, frame: Frame) -> list[str]:
-        """Header by thread 0; ring address and index of every warp."""
+    def init(self, frame: Frame, chosen: Chosen) -> list[str]:
+        """Header by thread 0; ring address and index of every warp; which of them write.
+
+        `%kp_lead` is lane 0 of any warp, `%kp_write` lane 0 of one that writes, and
+        `%kp_writes`, where not all do, the whole of such a warp.
+        """
         lines = [
             self._header(frame),
             "%kp_tid = nvvm.read.ptx.sreg.tid.x : i32",
@@ -52,14 +59,29 @@ class Nvidia:
             "%kp_lane = llvm.and %kp_tid, %kp_31 : i32",
             '%kp_lead = llvm.icmp "eq" %kp_lane, %kp_0 : i32',
             "%kp_warp = llvm.lshr %kp_tid, %kp_5 : i32",
+            *self._writers(frame, chosen),
             constant("%kp_ring_bytes", frame.layout.ring_bytes),
-            "%kp_warp_offset = llvm.mul %kp_warp, %kp_ring_bytes : i32",
+            "%kp_warp_offset = llvm.mul %kp_ring_number, %kp_ring_bytes : i32",
         ]
         lines += self._shared_ring(frame) if frame.layout.place == "shared" else self._global_ring(frame)
         return [
             *lines,
             "%kp_index = llvm.alloca %kp_1 x i32 : (i32) -> !llvm.ptr",
             "llvm.store %kp_0, %kp_index : i32, !llvm.ptr",
+        ]
+
+    @staticmethod
+    def _writers(frame: Frame, chosen: Chosen) -> list[str]:
+        if are_all_writers(frame, chosen):
+            return [*all_write(), "%kp_write = llvm.and %kp_lead, %kp_writes : i1"]
+        text = ["{ .reg .b32 a; .reg .b64 c, u;", *_LINEAR_CTA, "cvt.u32.u64 $0, c; }"]
+        cta = [] if chosen.ctas.are_all else [assembly(text, "=r", (), ("%kp_cta", "i32"))]
+        sm = [] if chosen.sms.are_all else [assembly(["mov.u32 $0, %smid;"], "=r", (), ("%kp_sm", "i32"))]
+        return [
+            *cta,
+            *sm,
+            *writers(frame, chosen, {"ctas": "%kp_cta", "sms": "%kp_sm", "warps": "%kp_warp"}),
+            "%kp_write = llvm.and %kp_lead, %kp_writes : i1",
         ]
 
     @staticmethod
@@ -98,17 +120,22 @@ class Nvidia:
         operands = [(frame.scratch, _GLOBAL), ("%kp_warp_offset", "i32")]
         return [assembly(text, "=l,l,r", operands, ("%kp_ring", _GLOBAL))]
 
-    def read_counter(self, n: int) -> list[str]:
-        """The low half of the SM's clock."""
-        return [assembly(["mov.u32 $0, %clock;"], "=r", (), (f"%kp_clock{n}", "i32"))]
+    def read_counter(self, n: int, counter: str, bits: int) -> list[str]:
+        """The SM's clock or the global timer."""
+        if bits == 32:
+            return [assembly(["mov.u32 $0, %clock;"], "=r", (), (f"%kp_clock{n}", "i32"))]
+        register = {"clock": "%clock64", "time": "%globaltimer"}[counter]
+        return [assembly([f"mov.u64 $0, {register};"], "=l", (), (f"%kp_clock{n}", "i64"))]
 
     def store(self, frame: Frame, n: int, site: int, wraps: bool) -> list[str]:
-        """One 8-byte store by lane 0."""
+        """One store of 8 or 16 bytes by lane 0."""
         kind, space, constraint = (
             (_SHARED, "shared", "r") if frame.layout.place == "shared" else (_GLOBAL, "global", "l")
         )
         index = f"%kp_at{n}"
-        lines = [f"{index} = llvm.load %kp_index : !llvm.ptr -> i32", constant(f"%kp_site{n}", site)]
+        wide = frame.layout.record_bytes == WIDE_RECORD_BYTES
+        word, vector, letter = ("i64", "v2.b64", "l") if wide else ("i32", "v2.b32", "r")
+        lines = [f"{index} = llvm.load %kp_index : !llvm.ptr -> i32", constant(f"%kp_site{n}", site, word)]
         if wraps:
             lines += [
                 constant(f"%kp_mask{n}", frame.layout.ring_bytes - 1),
@@ -116,18 +143,18 @@ class Nvidia:
             ]
         slot = f"%kp_slot{n}" if wraps else index
         address = f"%kp_address{n}"
-        operands = [(address, kind), (f"%kp_site{n}", "i32"), (f"%kp_clock{n}", "i32"), ("%kp_lead", "i1")]
+        operands = [(address, kind), (f"%kp_site{n}", word), (f"%kp_clock{n}", word), ("%kp_write", "i1")]
         return [
             *lines,
             f"{address} = llvm.getelementptr %kp_ring[{slot}] : ({kind}, i32) -> {kind}, i8",
-            assembly([f"@$3 st.{space}.v2.b32 [$0], {{$1, $2}};"], f"{constraint},r,r,b", operands),
+            assembly([f"@$3 st.{space}.{vector} [$0], {{$1, $2}};"], f"{constraint},{letter},{letter},b", operands),
             constant(f"%kp_step{n}", frame.layout.record_bytes),
             f"%kp_next{n} = llvm.add {index}, %kp_step{n} : i32",
             f"llvm.store %kp_next{n}, %kp_index : i32, !llvm.ptr",
         ]
 
     def finalize(self, frame: Frame, n: int) -> list[str]:
-        """End times and count by lane 0 of every warp; a ring in shared memory is copied by its warp."""
+        """End times by lane 0 of every warp, its count if it writes; a ring in shared memory is copied by its warp."""
         lines = [
             f"%kp_written{n} = llvm.load %kp_index : !llvm.ptr -> i32",
             constant(f"%kp_shift{n}", frame.layout.record_bytes.bit_length() - 1),
@@ -147,13 +174,13 @@ class Nvidia:
             f"@$3 red.global.max.u64 [c+{END_TIME_OFFSET}], g;",
             f"mov.u32 a, {STATE_FINISHED};",
             f"@$3 st.global.b32 [c+{STATE_OFFSET}], a;",
-            "mov.u32 w, %tid.x; shr.u32 w, w, 5; mul.wide.u32 u, w, 4; add.u64 u, u, c;",
-            f"@$3 st.global.b32 [u+{HEADER_BYTES}], $2;",
+            f"mov.u32 w, %tid.x; shr.u32 w, w, 5; {_ring_of(frame)} mul.wide.u32 u, w, 4; add.u64 u, u, c;",
+            f"@$4 st.global.b32 [u+{HEADER_BYTES}], $2;",
             f"mul.wide.u32 u, w, {frame.layout.ring_bytes}; add.u64 u, u, c;",
             f"add.u64 $0, u, {frame.layout.rings_offset_bytes}; }}",
         ]
-        operands = [(frame.scratch, _GLOBAL), (f"%kp_count{n}", "i32"), ("%kp_lead", "i1")]
-        return assembly(text, "=&l,l,r,b", operands, (f"%kp_out{n}", _GLOBAL))
+        operands = [(frame.scratch, _GLOBAL), (f"%kp_count{n}", "i32"), ("%kp_lead", "i1"), ("%kp_write", "i1")]
+        return assembly(text, "=&l,l,r,b,b", operands, (f"%kp_out{n}", _GLOBAL))
 
     @staticmethod
     def _copy(frame: Frame, n: int) -> list[str]:
@@ -162,7 +189,8 @@ class Nvidia:
         at = f"%kp_i{n}"
         return [
             assembly(["bar.warp.sync 0xffffffff;"], "~{memory}"),
-            f"%kp_limit{n} = llvm.intr.umin(%kp_written{n}, %kp_ring_bytes) : (i32, i32) -> i32",
+            f"%kp_most{n} = llvm.intr.umin(%kp_written{n}, %kp_ring_bytes) : (i32, i32) -> i32",
+            f"%kp_limit{n} = llvm.select {WRITES}, %kp_most{n}, %kp_0 : i1, i32",
             constant(f"%kp_width{n}", _COPY_BYTES),
             constant(f"%kp_stride{n}", _COPY_BYTES * frame.warp_size),
             f"%kp_first{n} = llvm.mul %kp_lane, %kp_width{n} : i32",
@@ -179,3 +207,9 @@ class Nvidia:
             f"llvm.br {loop}(%kp_following{n} : i32)",
             f"{done}:",
         ]
+
+
+def _ring_of(frame: Frame) -> str:
+    """Number of a warp's ring, in w."""
+    step = frame.layout.warp_step
+    return "" if step == 1 else f"div.u32 w, w, {step};"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kperfir.windows import Window, Windows
+
 
 def constant(name: str, value: int, kind: str = "i32") -> str:
     """Define an integer."""
@@ -44,3 +46,30 @@ def intrinsic(name: str, operands: Sequence[tuple[str, str]] = (), result: tuple
         f"op_bundle_sizes = array<i32>, operandSegmentSizes = array<i32: {len(operands)}, 0>}}> "
         f": ({kinds}) -> {result[1] if result else '()'}"
     )
+
+
+def is_in(name: str, number: str, windows: Windows) -> list[str]:
+    """Define a bit: whether a number, 32 bits and not negative, lies in the windows."""
+    lines = [constant(f"{name}_none", 0, "i1")]
+    before = f"{name}_none"
+    for n, window in enumerate(windows.parts):
+        part, result = f"{name}_{n}", f"{name}_or{n}"
+        lines += [*_is_in_window(part, number, window), f"{result} = llvm.or {before}, {part} : i1"]
+        before = result
+    return [*lines, f"{name} = llvm.or {before}, {name}_none : i1"]
+
+
+def _is_in_window(name: str, number: str, window: Window) -> list[str]:
+    """`(number - first) % step == 0`, where the difference as unsigned is at most `last - first`."""
+    width = (1 << 31) - 1 - window.first if window.last is None else window.last - window.first
+    return [
+        constant(f"{name}_first", window.first),
+        constant(f"{name}_width", width),
+        constant(f"{name}_step", window.step),
+        constant(f"{name}_zero", 0),
+        f"{name}_since = llvm.sub {number}, {name}_first : i32",
+        f"{name}_rest = llvm.urem {name}_since, {name}_step : i32",
+        f'{name}_within = llvm.icmp "ule" {name}_since, {name}_width : i32',
+        f'{name}_even = llvm.icmp "eq" {name}_rest, {name}_zero : i32',
+        f"{name} = llvm.and {name}_within, {name}_even : i1",
+    ]

@@ -27,7 +27,7 @@ MAX_RELATIVE_ERROR = 0.01
 COARSEST_STEP_NS = 1024
 _TIMES_FOR_STEP = 4
 
-Frequency = Literal["measured", "combined", "host", "unknown"]
+Frequency = Literal["measured", "combined", "given", "unknown"]
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Axis:
     Attributes:
         origin_ns: global time of that entry.
         frequency: "measured" in this launch, "combined" from all launches of the
-            capture, "host" for interpreter times, or "unknown".
+            capture, "given" where records hold nanoseconds, or "unknown".
         ghz: cycles a nanosecond; None where unknown, and then there are no nanoseconds.
         step_ns: step of the global timer as far as it was seen.
         error_median_ns, error_max_ns: distance of the pairs of clocks from the fit.
@@ -155,12 +155,12 @@ def align(headers: Headers, step_ns: int | None, combined: Slope) -> Axis:
     return Axis(origin_ns, frequency, 1 / ns_per_cycle, step_ns, median_ns, max_ns, anchors)
 
 
-def host_axis(headers: Headers) -> Axis:
-    """The interpreter's clock counts nanoseconds of the host already."""
+def given_axis(headers: Headers) -> Axis:
+    """Records hold nanoseconds already: the host's in the interpreter, else the device's global time."""
     starts = headers.start_clock[headers.finished]
     origin_ns = int(starts.min()) if len(starts) else 0
     anchors = {int(sm): (origin_ns, 0.0) for sm in np.unique(headers.sm)}
-    return Axis(origin_ns, "host", 1.0, None, 0.0, 0.0, anchors)
+    return Axis(origin_ns, "given", 1.0, None, 0.0, 0.0, anchors)
 
 
 def _pairs(headers: Headers) -> _Pairs:

@@ -69,7 +69,7 @@ class Records:
     """Records of a launch or of a part of it, by CTA, then warp, then time.
 
     Attributes:
-        row: index into the headers. warp, site: of each record.
+        row: index into the headers. warp: number of the warp's ring. site: of each record.
         clock: unwrapped, on the SM's own 64-bit counter.
         ambiguous: the clock may be off by multiples of 2^32 cycles.
         written, kept: records of each header row and warp, shape (rows, warps).

@@ -67,7 +67,7 @@ def events_table(capture: int, launch: Launch, kernel: Kernel, axis: Axis, heade
         "role": _region_names(regions, [r.role for r in regions], spans.region),
         "cta": headers.cta[spans.row],
         "sm": sm,
-        "warp": spans.warp,
+        "warp": spans.warp * kernel.layout.warp_step,
         "instance": spans.instance,
         "depth": spans.depth,
         "start_clock": spans.start,

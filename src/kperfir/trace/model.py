@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from kperfir.capture.reader import Capture, Recorded
 from kperfir.capture.schema import Kernel, Launch, Problem
-from kperfir.trace.align import Axis, Slope, align, host_axis, slope, timer_step_ns
+from kperfir.trace.align import Axis, Slope, align, given_axis, slope, timer_step_ns
 from kperfir.trace.decode import I64, Headers, Records, decode, join, join_headers, read_headers
 from kperfir.trace.events import EVENTS, events_table
 from kperfir.trace.pair import Spans, pair
@@ -61,14 +61,17 @@ class LaunchTrace:
 
     @cached_property
     def headers(self) -> Headers:
-        """Headers of the CTAs that ran."""
-        return self._clocks.headers[self.launch.id]
+        """Headers of the CTAs that ran; where a GPU's records hold nanoseconds, so do their clocks."""
+        headers = self._clocks.headers[self.launch.id]
+        if self.kernel.clock == "cycles" or self.kernel.target == "interpreter":
+            return headers
+        return replace(headers, start_clock=headers.start_time_ns, end_clock=headers.end_time_ns)
 
     @cached_property
     def axis(self) -> Axis:
         """The common axis of its SMs."""
         if self.kernel.clock == "ns":
-            return host_axis(self.headers)
+            return given_axis(self.headers)
         return align(self.headers, *self._clocks.devices[self.launch.device])
 
     @cached_property

@@ -34,7 +34,7 @@ class Spans:
     """Spans and marks, one entry each, by CTA, warp and start.
 
     Attributes:
-        row: index into the headers. warp, region: where and what.
+        row: index into the headers. warp: number of the warp's ring. region: what.
         instance: number of the span among those kept of its warp and region.
         depth: spans that are open around it in its warp.
         start, end: clock; equal for a mark. busy: its parts' lengths added up.

@@ -1,0 +1,101 @@
+"""Each knob of a plan, in the code of each target."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import triton
+import triton.language as tl
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+from kperfir.bridge.build import compile_instrumented
+from kperfir.bridge.request import Request
+from kperfir.plan import Plan
+
+KNOBS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "clock64": {"metric": "clock64"},
+    "time": {"metric": "time"},
+    "every second warp": {"granularity": 2},
+    "warp group": {"granularity": "warp-group"},
+    "cta": {"granularity": "cta"},
+    "ctas": {"ctas": "0-7+0-:100"},
+    "sms": {"sms": "3"},
+    "warps": {"warps": "1-2"},
+    "all of it": {"metric": "time", "granularity": 4, "ctas": "0-:8", "sms": "0-65", "warps": "0-3"},
+}
+
+
+@triton.jit
+def copy(x, y, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + at, tl.load(x + at))
+
+
+def build(knobs: dict[str, Any], target: GPUTarget, buffer: str) -> Any:
+    source = ASTSource(copy, {"x": "*fp32", "y": "*fp32", "BLOCK": "constexpr"}, {(2,): 1024}, {})
+    request = Request.of(Plan.make("auto", buffer=buffer, **knobs))
+    return compile_instrumented(source, target, {"num_warps": 8}, request)
+
+
+def expected_layout(knobs: dict[str, Any]) -> tuple[int, int, int]:
+    """Rings, bytes of a record, step, for 8 warps."""
+    step = {"warp-group": 4, "cta": 8}.get(knobs.get("granularity", 1), knobs.get("granularity", 1))
+    return 8 // step, 8 if knobs.get("metric", "clock32") == "clock32" else 16, step
+
+
+@pytest.mark.parametrize("buffer", ["shared", "global"])
+@pytest.mark.parametrize("arch", [80, 90, 100])
+@pytest.mark.parametrize("knobs", KNOBS.values(), ids=KNOBS.keys())
+def test_nvidia(knobs: dict[str, Any], arch: int, buffer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("TRITON_DEFAULT_FP_FUSION", "1")
+    built = build(knobs, GPUTarget("cuda", arch, 32), buffer)
+    ptx = built.kernel.asm["ptx"]
+    layout = built.layout
+    assert (layout.warps, layout.record_bytes, layout.warp_step) == expected_layout(knobs)
+    sites = len(built.table.sites)
+    # entry and exit read both 64-bit counters whatever a record holds
+    reads = {name: ptx.count(f", %{name};") for name in ("clock", "clock64", "globaltimer")}
+    metric = knobs.get("metric", "clock32")
+    assert reads["clock"] == (sites if metric == "clock32" else 0)
+    assert reads["clock64"] == 2 + (sites if metric == "clock64" else 0)
+    assert reads["globaltimer"] == 2 + (sites if metric == "time" else 0)
+    words = "b32" if metric == "clock32" else "b64"
+    assert ptx.count(f"st.{buffer}.v2.{words} [") == sites + (1 if (buffer, words) == ("global", "b64") else 0)
+    assert ("%smid" in ptx.split(".loc", 1)[-1].replace("mov.u32 s, %smid", "")) == ("sms" in knobs)
+
+
+_AMD = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+from test_knobs import KNOBS, GPUTarget, build
+for name, knobs in KNOBS.items():
+    for buffer in ("shared", "global"):
+        built = build(knobs, GPUTarget("hip", sys.argv[2], 64), buffer)
+        layout, text = built.layout, built.kernel.asm["amdgcn"]
+        print(json.dumps({"name": name, "layout": [layout.warps, layout.record_bytes, layout.warp_step],
+            "sites": len(built.table.sites), "clock": text.count("s_memtime"), "time": text.count("s_memrealtime")}))
+"""
+
+
+@pytest.mark.parametrize("arch", ["gfx942", "gfx950"])
+def test_amd_compiles(arch: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    command = [sys.executable, "-c", _AMD, str(Path(__file__).parent), arch]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(lines) == 2 * len(KNOBS)
+    for line in lines:
+        knobs = KNOBS[line["name"]]
+        assert tuple(line["layout"]) == expected_layout(knobs)
+        is_time = knobs.get("metric") == "time"
+        assert line["clock"] >= 2 + (0 if is_time else line["sites"])
+        assert line["time"] >= 2 + (line["sites"] if is_time else 0)
