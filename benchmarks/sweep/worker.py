@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
-os.environ["TRITON_CACHE_DIR"] = tempfile.mkdtemp()
+os.environ.setdefault("TRITON_CACHE_DIR", tempfile.mkdtemp())
 
 import torch
 from journal import Journal, Line
