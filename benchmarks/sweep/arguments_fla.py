@@ -35,9 +35,6 @@ def _cached() -> torch.Tensor:
     return torch.randn(*TOKENS, dtype=torch.bfloat16)
 
 
-def _packed() -> torch.Tensor:
-    return _x(TIME, HEADS, WIDTH)
-
 
 def _unit() -> torch.Tensor:
     return normalize(torch.randn(*TOKENS), dim=-1).bfloat16().requires_grad_()
@@ -118,7 +115,7 @@ SPECIAL: dict[str, dict[str, Make]] = {
     **dict.fromkeys(("fused_recurrent_precond_kda", "chunk_gsa", "fused_recurrent_gsa", "parallel_wall_attn"), _CHANNELS),
     **dict.fromkeys(("chunk_gdn2", "fused_recurrent_gdn2"), {"g": _decays, "b": _unit, "w": _unit}),
     **dict.fromkeys(("chunk_comba", "fused_recurrent_comba", "fused_recurrent_delta_rule"), {"beta": _rate}),
-    **dict.fromkeys(("deltaformer_attn", "fused_recurrent_momentum_delta_rule"), {"beta": _rate}),
+    **dict.fromkeys(("chunk_momentum_delta_rule", "fused_recurrent_momentum_delta_rule"), {"beta": _rate}),
     "fused_recurrent_gated_delta_rule": {"g": _decay, "beta": _rate},
     "fused_recurrent_precond_gated_delta_rule": {"g": _decay, "beta": _rate, "g_atk": _decay, "beta_atk": _rate},
     "fused_recurrent_gated_oja_rule": {"gv": _decays, "beta": _rate},
@@ -126,7 +123,7 @@ SPECIAL: dict[str, dict[str, Make]] = {
     **dict.fromkeys(("fused_recurrent_hgrn", "chunk_hgrn"), {"g": _gates}),
     **dict.fromkeys(("chunk_simple_gla", "fused_recurrent_simple_gla", "fused_chunk_simple_gla"), {"g": _decay}),
     "parallel_simple_gla": {"g": _decay},
-    "parallel_path_attn": {"w": _unit},
+    "parallel_path_attn": {"w": lambda: _single(*TOKENS), "beta": lambda: _single(*TOKENS[:3])},
     "parallel_nsa": {
         "q": _shaped(BATCH, TIME, HEADS * GROUP, WIDTH),
         **dict.fromkeys(("g_cmp", "g_slc", "g_swa"), _shaped(BATCH, TIME, HEADS * GROUP)),
@@ -135,17 +132,12 @@ SPECIAL: dict[str, dict[str, Make]] = {
     "parallel_based": dict.fromkeys(("q", "k"), _shaped(BATCH, TIME, HEADS, 16)),
     "parallel_rebased": dict.fromkeys(("q", "k"), _shaped(BATCH, TIME, HEADS, 16)),
     "fused_chunk_based": dict.fromkeys(("q", "k"), _shaped(BATCH, TIME, HEADS, 16)),
-    "parallel_moba": {
-        **dict.fromkeys(("q", "k", "v"), _packed),
-        "max_seqlen": _always(TIME),
-        "topk": _always(2),
-    },
     "parallel_wall_attn_decode": {
         **{"q": _one, "v": _cached, "p_curr": _one, "k_tilde": _cached, "sink_bias": _always(None)},
         **{"r_cache": lambda: torch.randn(BATCH, TIME // 64, HEADS, WIDTH), "scale": _always(0.125)},
         "cache_chunk_size": _always(64),
     },
-    "attn_decoding_one_step": _DECODING | {"cu_seqlens": lambda: torch.tensor([0, TIME], dtype=torch.int32)},
+    "attn_decoding_one_step": {"q": _one, "k": _cached, "v": _cached} | {"cu_seqlens": lambda: torch.tensor([0, TIME], dtype=torch.int32)},
     **dict.fromkeys(("parallax_decode", "parallax_decode_one_step"), _DECODING),
     "mesa_net_decoding_one_step": {
         **dict.fromkeys(("q", "k", "v"), lambda: torch.randn(BATCH, HEADS, WIDTH, dtype=torch.bfloat16)),
@@ -180,6 +172,8 @@ _CHUNKED = (
 )
 _STATED: dict[str, Make] = {"initial_state": _state, "output_final_state": _always(True)}
 _VARIED: dict[str, Make] = {"cu_seqlens": _lengths}
+# wrappers that refuse tensors with gradients
+INFERENCE = ("fused_recurrent_cyfa",)
 # what is said of the case -> options, and the wrappers that are called with them too
 OPTIONS: dict[str, tuple[dict[str, Make], tuple[str, ...]]] = {
     "with states": (_STATED, _CHUNKED),

@@ -13,12 +13,14 @@ from typing import Any
 
 import fla.ops
 import torch
-from arguments_fla import OPTIONS, SPECIAL, USUAL
+from arguments_fla import INFERENCE, OPTIONS, SPECIAL, USUAL
 
 Case = Callable[[], None]
 
 LEFT_OUT = {
     "fused_chunk_delta_rule": "gone: it only raises",
+    "deltaformer_attn": "needs flash-attn",
+    "parallel_moba": "needs flash-attn",
     "parallel_delta_rule": "its module does not import",
     "fused_chunk_gla": "gone: it only raises",
     "chunk_gdn": "another name of chunk_gated_delta_rule",
@@ -27,14 +29,12 @@ LEFT_OUT = {
 # what `fla.ops` itself does not export
 _FURTHER = {
     "attn.decoding": ("attn_decoding_one_step",),
-    "deltaformer": ("deltaformer_attn",),
     "gated_delta_product": ("chunk_gated_delta_product",),
     "gated_oja_rule": ("chunk_gated_oja_rule", "fused_recurrent_gated_oja_rule"),
     "gdn2": ("chunk_gdn2", "fused_recurrent_gdn2"),
     "hgrn": ("chunk_hgrn",),
     "lightnet": ("chunk_lightnet", "fused_recurrent_lightnet"),
     "mesa_net.decoding_one_step": ("mesa_net_decoding_one_step",),
-    "moba": ("parallel_moba",),
     "parallax.decode": ("parallax_decode", "parallax_decode_one_step"),
     "rebased": ("parallel_rebased",),
     "rwkv4": ("fused_recurrent_rwkv4",),
@@ -44,7 +44,7 @@ _FURTHER = {
     "rwkv7.fused_k_update": ("fused_k_rwkv7",),
     "rwkv7.gate_output_correction": ("gate_output_correction",),
     "ttt": ("chunk_ttt_linear", "fused_chunk_ttt_linear"),
-    "utils": ("addmm", "matmul", "mean_pooling", "sinkhorn", "softmax_fwd", "softmax_bwd", "softplus", "logsumexp_fwd"),
+    "utils": ("addmm", "matmul", "mean_pooling", "sinkhorn", "softmax_fwd", "softmax_bwd", "logsumexp_fwd"),
 }
 
 
@@ -62,7 +62,8 @@ def cases() -> dict[str, Case]:
 def _both_ways(name: str, function: Any, options: dict[str, Callable[[], Any]]) -> None:
     """Call a wrapper, and run the backward of what it returns."""
     arguments = _arguments(name, function) | {k: make() for k, make in options.items()}
-    outputs = [o for o in _tensors(function(**arguments)) if o.requires_grad]
+    with torch.set_grad_enabled(name not in INFERENCE):
+        outputs = [o for o in _tensors(function(**arguments)) if o.requires_grad]
     if outputs:
         torch.autograd.backward(outputs, [torch.ones_like(o) for o in outputs])
 
@@ -70,7 +71,7 @@ def _both_ways(name: str, function: Any, options: dict[str, Callable[[], Any]]) 
 def _arguments(name: str, function: Any) -> dict[str, Any]:
     special = SPECIAL.get(name, {})
     parameters = inspect.signature(inspect.unwrap(function)).parameters.values()
-    required = [p.name for p in parameters if p.default is p.empty and p.kind is not p.VAR_KEYWORD]
+    required = [p.name for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
     return {n: (special.get(n) or USUAL[n])() for n in dict.fromkeys([*required, *special])}
 
 

@@ -158,8 +158,11 @@ def _as_it_is(function: Any = None, **options: Any) -> Any:
     return function if function is not None else lambda decorated: decorated
 
 
+_UNSET = frozenset({"empty", "empty_like", "empty_strided", "new_empty"})
+
+
 class _OnCpu(TorchFunctionMode):
-    """What asks for a tensor on the device gets one on the CPU."""
+    """What asks for a tensor on the device gets one on the CPU; what kernels would have filled holds ones."""
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         options = {k: "cpu" if k == "device" and _is_device(v) else v for k, v in (kwargs or {}).items()}
@@ -168,7 +171,8 @@ class _OnCpu(TorchFunctionMode):
             return args[0]
         if name == "to":
             args = tuple("cpu" if _is_device(a) else a for a in args)
-        return function(*args, **options)
+        result = function(*args, **options)
+        return result.fill_(1) if name in _UNSET else result
 
 
 def _is_device(value: Any) -> bool:
