@@ -35,7 +35,6 @@ def _cached() -> torch.Tensor:
     return torch.randn(*TOKENS, dtype=torch.bfloat16)
 
 
-
 def _unit() -> torch.Tensor:
     return normalize(torch.randn(*TOKENS), dim=-1).bfloat16().requires_grad_()
 
@@ -75,6 +74,10 @@ def _always(value: Any) -> Make:
     return lambda: value
 
 
+def _each(makes: dict[str, Make], *names: str) -> dict[str, dict[str, Make]]:
+    return {name: makes for name in names}
+
+
 def _shaped(*shape: int) -> Make:
     return lambda: _x(*shape)
 
@@ -111,17 +114,17 @@ _CHANNELS: dict[str, Make] = {"g": _decays}
 _DECODING: dict[str, Make] = {"q": _one, "r": _one, "k": _cached, "v": _cached}
 _TTT: dict[str, Make] = {"w": _shaped(HEADS, WIDTH), "b": _shaped(HEADS, WIDTH)}
 SPECIAL: dict[str, dict[str, Make]] = {
-    **dict.fromkeys(("chunk_gla", "chunk_kda", "fused_recurrent_kda", "chunk_precond_kda"), _CHANNELS),
-    **dict.fromkeys(("fused_recurrent_precond_kda", "chunk_gsa", "fused_recurrent_gsa", "parallel_wall_attn"), _CHANNELS),
-    **dict.fromkeys(("chunk_gdn2", "fused_recurrent_gdn2"), {"g": _decays, "b": _unit, "w": _unit}),
-    **dict.fromkeys(("chunk_comba", "fused_recurrent_comba", "fused_recurrent_delta_rule"), {"beta": _rate}),
-    **dict.fromkeys(("chunk_momentum_delta_rule", "fused_recurrent_momentum_delta_rule"), {"beta": _rate}),
+    **_each(_CHANNELS, "chunk_gla", "chunk_kda", "fused_recurrent_kda", "chunk_precond_kda"),
+    **_each(_CHANNELS, "fused_recurrent_precond_kda", "chunk_gsa", "fused_recurrent_gsa", "parallel_wall_attn"),
+    **_each({"g": _decays, "b": _unit, "w": _unit}, "chunk_gdn2", "fused_recurrent_gdn2"),
+    **_each({"beta": _rate}, "chunk_comba", "fused_recurrent_comba", "fused_recurrent_delta_rule"),
+    **_each({"beta": _rate}, "chunk_momentum_delta_rule", "fused_recurrent_momentum_delta_rule"),
     "fused_recurrent_gated_delta_rule": {"g": _decay, "beta": _rate},
     "fused_recurrent_precond_gated_delta_rule": {"g": _decay, "beta": _rate, "g_atk": _decay, "beta_atk": _rate},
     "fused_recurrent_gated_oja_rule": {"gv": _decays, "beta": _rate},
     "fused_recurrent_gla": {"gk": _decays},
-    **dict.fromkeys(("fused_recurrent_hgrn", "chunk_hgrn"), {"g": _gates}),
-    **dict.fromkeys(("chunk_simple_gla", "fused_recurrent_simple_gla", "fused_chunk_simple_gla"), {"g": _decay}),
+    **_each({"g": _gates}, "fused_recurrent_hgrn", "chunk_hgrn"),
+    **_each({"g": _decay}, "chunk_simple_gla", "fused_recurrent_simple_gla", "fused_chunk_simple_gla"),
     "parallel_simple_gla": {"g": _decay},
     "parallel_path_attn": {"w": lambda: _single(*TOKENS), "beta": lambda: _single(*TOKENS[:3])},
     "parallel_nsa": {
@@ -137,8 +140,11 @@ SPECIAL: dict[str, dict[str, Make]] = {
         **{"r_cache": lambda: torch.randn(BATCH, TIME // 64, HEADS, WIDTH), "scale": _always(0.125)},
         "cache_chunk_size": _always(64),
     },
-    "attn_decoding_one_step": {"q": _one, "k": _cached, "v": _cached} | {"cu_seqlens": lambda: torch.tensor([0, TIME], dtype=torch.int32)},
-    **dict.fromkeys(("parallax_decode", "parallax_decode_one_step"), _DECODING),
+    "attn_decoding_one_step": {
+        **{"q": _one, "k": _cached, "v": _cached},
+        "cu_seqlens": lambda: torch.tensor([0, TIME], dtype=torch.int32),
+    },
+    **_each(_DECODING, "parallax_decode", "parallax_decode_one_step"),
     "mesa_net_decoding_one_step": {
         **dict.fromkeys(("q", "k", "v"), lambda: torch.randn(BATCH, HEADS, WIDTH, dtype=torch.bfloat16)),
         **dict.fromkeys(("g", "beta"), lambda: torch.rand(BATCH, HEADS)),
@@ -160,7 +166,7 @@ SPECIAL: dict[str, dict[str, Make]] = {
     "fused_addcmul_rwkv7": {"delta": _rows, "xg": _shaped(1, 1, HEADS * WIDTH)},
     "fused_k_rwkv7": {"k": _rows, "a": _rows, "ka": _shaped(HEADS * WIDTH)},
     "gate_output_correction": {"o": _rows, "r_k": _shaped(HEADS, WIDTH), "g": _rows},
-    **dict.fromkeys(("chunk_ttt_linear", "fused_chunk_ttt_linear"), _TTT),
+    **_each(_TTT, "chunk_ttt_linear", "fused_chunk_ttt_linear"),
     "addmm": dict.fromkeys(("x", "a", "b"), _shaped(128, 128)),
     "matmul": dict.fromkeys(("a", "b"), _shaped(128, 128)),
     "mean_pooling": {"x": _tokens},
@@ -174,8 +180,28 @@ _STATED: dict[str, Make] = {"initial_state": _state, "output_final_state": _alwa
 _VARIED: dict[str, Make] = {"cu_seqlens": _lengths}
 # wrappers that refuse tensors with gradients
 INFERENCE = ("fused_recurrent_cyfa",)
+_WIDE: dict[str, Make] = {
+    **dict.fromkeys(("q", "k"), _shaped(BATCH, TIME, HEADS, 512)),
+    "g": lambda: logsigmoid(torch.randn(BATCH, TIME, HEADS, 512)).requires_grad_(),
+}
+_GATED: dict[str, Make] = {
+    "use_gate_in_kernel": _always(True),
+    "A_log": lambda: _single(HEADS),
+    "dt_bias": lambda: _single(HEADS * WIDTH),
+}
+_SAFE: dict[str, Make] = {"safe_gate": _always(True), "lower_bound": _always(-5.0)}
 # what is said of the case -> options, and the wrappers that are called with them too
 OPTIONS: dict[str, tuple[dict[str, Make], tuple[str, ...]]] = {
     "with states": (_STATED, _CHUNKED),
     "of several lengths": (_VARIED, (*_CHUNKED, "parallel_attn", "parallel_forgetting_attn")),
+    "with the gate inside": (_GATED, ("chunk_kda", "chunk_gdn2", "fused_recurrent_kda", "chunk_precond_kda")),
+    "with a scalar gate inside": (
+        _GATED | {"dt_bias": lambda: _single(HEADS)},
+        ("chunk_gated_delta_rule", "fused_recurrent_gated_delta_rule"),
+    ),
+    "with a sigmoid": ({"use_beta_sigmoid_in_kernel": _always(True)}, ("chunk_kda", "chunk_gated_delta_rule")),
+    "with a safe gate": (_SAFE, ("chunk_kda", "chunk_dplr_delta_rule", "chunk_rwkv7", "chunk_gdn2")),
+    "of short chunks": ({"chunk_size": _always(16)}, ("chunk_dplr_delta_rule", "chunk_rwkv7")),
+    "of wide heads": (_WIDE, ("chunk_gla",)),
+    "with a cache": ({"use_cache": _always(True)}, ("parallel_path_attn",)),
 }

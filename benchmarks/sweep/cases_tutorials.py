@@ -1,7 +1,7 @@
-"""Triton's tutorials, from a folder that the variable TUTORIALS names: `python/tutorials` of the installed version's tag.
+"""Triton's tutorials, from the folder that the variable TUTORIALS names: `python/tutorials` of Triton's repository.
 
-They belong to Triton's repository, no package holds them, and a benchmark that fetches sources as it runs would need
-a network; so they are neither copied here nor fetched.
+No package holds them. They are neither copied here, because they change with every version and are long, nor fetched
+when the sweep runs, which would then need a network: check the tag of the installed version out.
 """
 
 from __future__ import annotations

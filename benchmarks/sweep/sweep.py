@@ -19,13 +19,13 @@ import tempfile
 import time
 from pathlib import Path
 
-HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE), str(HERE.parent)]
+sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from describe import machine
 from journal import Journal, Line
 from summary import LIBRARIES, TARGETS, summed, table
 
+HERE = Path(__file__).parent
 _MOST_RESTARTS = 100
 _SILENCE = 600.0  # seconds without a new line after which a worker is taken to hang
 
