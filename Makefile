@@ -13,7 +13,7 @@ $(VENV)/ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q -U pip
 	$(BIN)/python -m pip install -q $(TORCH) "numpy<2.4"
-	$(BIN)/python -m pip install -q triton==$(TRITON) -e ".[dev]"
+	$(BIN)/python -m pip install -q triton==$(TRITON) -e ".[dev,sweep]"
 	touch $@
 
 demo: $(VENV)/ready

@@ -98,7 +98,7 @@ USUAL: dict[str, Make] = {
     "layer_idx": _always(1),
     "num_layers": _always(4),
     "level_scales": lambda: _x(*TOKENS[:3], 9),
-    "readout": lambda: _single(HEADS, 3, 3),
+    "readout": lambda: _single(HEADS, 15, 15),
     "query": _shaped(WIDTH),
     "residuals": lambda: [_x(BATCH, TIME, WIDTH) for _ in range(4)],
     "rms_weight": _shaped(WIDTH),

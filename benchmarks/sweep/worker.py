@@ -1,6 +1,6 @@
 """Compiles what one library launches for one target, plain and with records, and keeps the journal.
 
-    python worker.py liger cuda:90 JOURNAL
+    python worker.py liger cuda:90 JOURNAL [CASE ...]
 
 It runs in a process of its own: the stand-in changes torch for good, and some compiles abort their process.
 A process that is started again goes on behind what the journal holds.
@@ -32,11 +32,12 @@ from kperfir.bridge.request import Request
 _MOST_TEXT = 400
 
 
-def main(library: str, target: str, path: Path) -> None:
+def main(library: str, target: str, path: Path, only: list[str]) -> None:
     worker = _Worker(Journal(path))
     stand_in(DEVICES[target], worker.launch)
-    for name, case in importlib.import_module(f"cases_{library}").cases().items():
-        worker.case(name, case)
+    cases = importlib.import_module(f"cases_{library}").cases()
+    for name in only or cases:
+        worker.case(name, cases[name])
 
 
 class _Worker:
@@ -105,4 +106,4 @@ def _text(error: BaseException) -> str:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]))
+    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]), sys.argv[4:])
