@@ -1,6 +1,6 @@
 """Compiles every kernel that libraries launch in their own wrappers, for four targets, plain and with records.
 
-    python benchmarks/sweep/sweep.py OUTPUT.json [--library liger] [--target cuda:90] [--journals FOLDER] [--only-sum]
+    python benchmarks/sweep/sweep.py OUTPUT.json [--library liger] [--target cuda:90] [--case NAME] [--journals FOLDER]
 
 No GPU is needed. Workers are processes that may crash: that is the kernel's result, and a new one goes on. Journals are
 kept in FOLDER, and a sweep that is started again with the same one goes on behind them. A library that is not installed
@@ -38,7 +38,8 @@ def main() -> None:
     if not arguments.only_sum:
         for name, target in parts:
             if _is_here(name):
-                sweep(name, target, Journal(folder / f"{name}-{target.replace(':', '-')}.jsonl"))
+                journal = Journal(folder / f"{name}-{target.replace(':', '-')}.jsonl")
+                sweep(name, target, journal, arguments.case or [])
     result = machine() | summed(folder)
     arguments.output.write_text(json.dumps(result, indent=1) + "\n")
     print(table(result))
@@ -49,24 +50,26 @@ def _is_here(library: str) -> bool:
     return found and (library != "tutorials" or "TUTORIALS" in os.environ)
 
 
-def sweep(library: str, target: str, journal: Journal) -> None:
+def sweep(library: str, target: str, journal: Journal, cases: list[str]) -> None:
     """Run workers until one ends by itself."""
     for _ in range(_MOST_RESTARTS):
-        ended = _work(library, target, journal)
+        ended = _work(library, target, journal, cases)
         if ended == "0":
             return
         if not _note_crash(journal, ended):
             raise SystemExit(f"The worker for {library} on {target} ended with {ended} before it compiled anything.")
+    raise SystemExit(f"The worker for {library} on {target} crashed {_MOST_RESTARTS} times.")
 
 
-def _work(library: str, target: str, journal: Journal) -> str:
+def _work(library: str, target: str, journal: Journal, cases: list[str]) -> str:
     """One worker; returns how it ended, "0" where it came to its end."""
-    command = [sys.executable, "-W", "ignore", str(HERE / "worker.py"), library, target, str(journal.path)]
+    command = [sys.executable, "-W", "ignore", str(HERE / "worker.py"), library, target, str(journal.path), *cases]
     with tempfile.TemporaryDirectory() as cache:
         environment = os.environ | {"TRITON_CACHE_DIR": cache}
+        begin = time.time()
         worker = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
         while worker.poll() is None:
-            if _silent_for(journal.path) > _SILENCE:
+            if time.time() - max(begin, _written(journal.path)) > _SILENCE:
                 worker.kill()
                 worker.wait()
                 return "no result in time"
@@ -74,8 +77,8 @@ def _work(library: str, target: str, journal: Journal) -> str:
     return "0" if worker.returncode == 0 else f"exit status {worker.returncode}"
 
 
-def _silent_for(path: Path) -> float:
-    return time.time() - path.stat().st_mtime if path.exists() else 0.0
+def _written(path: Path) -> float:
+    return path.stat().st_mtime if path.exists() else 0.0
 
 
 def _note_crash(journal: Journal, ended: str) -> bool:
@@ -96,6 +99,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("output", type=Path)
     parser.add_argument("--library", action="append", choices=LIBRARIES)
     parser.add_argument("--target", action="append", choices=TARGETS)
+    parser.add_argument("--case", action="append", help="a wrapper; all by default")
     parser.add_argument("--journals")
     parser.add_argument("--only-sum", action="store_true", help="sum up the journals as they are")
     return parser
