@@ -68,7 +68,13 @@ class _Driver:
 
     def __init__(self, device: Device) -> None:
         self.device = device
-        self.utils = types.SimpleNamespace(get_device_properties=lambda index: _properties(device))
+        self.utils = types.SimpleNamespace(
+            get_device_properties=lambda index: _properties(device),
+            load_binary=lambda *arguments: (1, 1, 64, 0, 1024),  # module, function, registers, spills, most threads
+        )
+
+    def launcher_cls(self, source: Any, metadata: Any) -> Callable[..., None]:
+        return lambda *arguments: None
 
     def get_current_target(self) -> GPUTarget:
         return self.device.target
@@ -83,7 +89,7 @@ class _Driver:
         return 0
 
     def get_active_torch_device(self) -> torch.device:
-        return torch.device("cpu")
+        return torch.device("cuda", 0)
 
     def get_device_capability(self, index: int = 0) -> tuple[int, int]:
         return self.device.capability
@@ -100,6 +106,7 @@ def _properties(device: Device) -> dict[str, Any]:
         "max_shared_mem": device.shared_bytes,
         "multiprocessor_count": device.processors,
         "max_num_regs": 65536,
+        "max_threads_per_sm": 2048,
         "warpSize": device.target.warp_size,
     }
 
@@ -130,6 +137,8 @@ def _replace_torch(device: Device) -> None:
         "current_device": 0,
         "device": contextlib.nullcontext(),
         "stream": contextlib.nullcontext(),
+        "Stream": stream,
+        "set_stream": None,
         "get_device_properties": _torch_properties(device),
         "get_device_capability": device.capability,
         "get_device_name": device.name,
