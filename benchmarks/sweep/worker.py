@@ -88,13 +88,12 @@ def _instrumented(line: Line, plain: Any, begin: float) -> Line:
     middle = time.perf_counter()
     where = (line.case, line.launch)
     try:
-        built = compile_instrumented(
-            plain.src, plain.metadata.target, compat.compile_options(plain), Request(("auto",))
-        )
+        options = compat.compile_options(plain)
+        built = compile_instrumented(plain.src, plain.metadata.target, options, Request(("auto",)))
+        seconds = [round(middle - begin, 3), round(time.perf_counter() - middle, 3)]
+        loops, bare = unrecorded(built.kernel)
     except Exception as error:
         return Line(*where, "exception", line.kernel, line.hash, _text(error))
-    seconds = [round(middle - begin, 3), round(time.perf_counter() - middle, 3)]
-    loops, bare = unrecorded(built.kernel)
     cause = "; ".join([*bare, *(f.what for f in built.findings)] if bare else [])
     outcome = "exception" if bare else "instrumented"
     sites = len(built.table.sites)
