@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+ALL = "all"  # the case of the line that says that all cases were called
 Outcome = Literal["begun", "instrumented", "exception", "plain failure", "crash"]
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from journal import Journal, Line
+from journal import ALL, Journal, Line
 
 TARGETS = ("cuda:80", "cuda:90", "cuda:100", "hip:gfx942")
 GOAL = 0.98
@@ -33,7 +33,7 @@ def summed(folder: Path) -> dict[str, Any]:
     libraries = {n: _version(v.package) for n, v in LIBRARIES.items() if any(folder.glob(f"{n}-*.jsonl"))}
     targets = {t: found for t in TARGETS if (found := _target(folder, t))}
     reached = all(t["share_instrumented"] >= GOAL and not t["crashes"] for t in targets.values())
-    complete = set(libraries) == set(LIBRARIES) and set(targets) == set(TARGETS)
+    complete = set(targets) == set(TARGETS) and all(t["complete"] == list(LIBRARIES) for t in targets.values())
     return {"libraries": libraries, "complete": complete, "goal": GOAL, "reached": reached, "targets": targets}
 
 
@@ -58,8 +58,9 @@ def _target(folder: Path, target: str) -> dict[str, Any]:
         "exceptions": _listed(by["exception"]),
         "crashes": _listed(by["crash"]),
         "plain_failures": _listed(by["plain failure"]),
-        "cases": len([line for line in lines if line.launch < 0]),
-        "cases_that_ended_early": {line.case: line.cause for line in lines if line.launch < 0 and line.cause},
+        "cases": {name: len(_ended(found)) for name, found in journals.items()},
+        "complete": [name for name, found in journals.items() if any(line.case == ALL for line in found)],
+        "cases_that_ended_early": {line.case: line.cause for line in _ended(lines) if line.cause},
     }
 
 
@@ -68,6 +69,10 @@ def _kernels(lines: list[Line]) -> list[Line]:
     last = {(line.case, line.launch): line for line in lines if line.launch >= 0}
     found = {line.hash or f"{line.kernel}: {line.cause}": line for line in last.values() if line.outcome != "begun"}
     return list(found.values())
+
+
+def _ended(lines: list[Line]) -> list[Line]:
+    return [line for line in lines if line.launch < 0 and line.case != ALL]
 
 
 def _listed(lines: list[Line]) -> list[dict[str, str]]:

@@ -21,7 +21,7 @@ os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
 os.environ.setdefault("TRITON_CACHE_DIR", tempfile.mkdtemp())
 
 import torch
-from journal import Journal, Line
+from journal import ALL, Journal, Line
 from loops import unrecorded
 from standin import DEVICES, stand_in
 
@@ -38,6 +38,8 @@ def main(library: str, target: str, path: Path, only: list[str]) -> None:
     cases = importlib.import_module(f"cases_{library}").cases()
     for name in only or cases:
         worker.case(name, cases[name])
+    if not only:
+        worker.case(ALL, lambda: None)
 
 
 class _Worker:
