@@ -103,7 +103,9 @@ def _instrumented(line: Line, plain: Any, begin: float) -> Line:
 
 
 def _text(error: BaseException) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:_MOST_TEXT]}"
+    """The kind and the words of an error; Triton's own begin with many lines of the kernel, which are left out."""
+    said = getattr(error, "error_message", None) or error.__cause__ or error
+    return f"{type(error).__name__}: {' '.join(str(said).split())[:_MOST_TEXT]}"
 
 
 if __name__ == "__main__":
