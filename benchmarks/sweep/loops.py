@@ -16,8 +16,9 @@ from kperfir.ir.reader import read_module
 LOOPS = frozenset({"scf.for", "scf.while"})
 # loads, stores and dots, by words in their names; shared and tensor memory are left out
 _DIALECTS = ("tt.", "ttg.", "ttng.", "amdg.")
-_WORK = ("load", "store", "dot", "mma", "atomic", "global_to_local", "local_to_global", "tma_gather", "tma_scatter")
-_NOT_WORK = ("ttg.local_", "ttng.tmem_", "_wait", "warp_group_dot_wait")
+_COPIES = ("global_to_local", "local_to_global", "_gather", "_scatter", "tma_reduce", "descriptor_reduce")
+_WORK = ("load", "store", "dot", "mma", "atomic", *_COPIES)
+_NOT_WORK = (".local_", ".tmem_", "_wait")
 
 
 def unrecorded(kernel: Any) -> tuple[int, list[str]]:
