@@ -104,7 +104,10 @@ def _instrumented(line: Line, plain: Any, begin: float) -> Line:
 
 def _text(error: BaseException) -> str:
     """The kind and the words of an error; Triton's own begin with many lines of the kernel, which are left out."""
-    said = getattr(error, "error_message", None) or error.__cause__ or error
+    innermost = error
+    while innermost.__cause__ is not None:
+        innermost = innermost.__cause__
+    said = getattr(innermost, "error_message", None) or innermost
     return f"{type(error).__name__}: {' '.join(str(said).split())[:_MOST_TEXT]}"
 
 
