@@ -66,8 +66,8 @@ def _target(folder: Path, target: str) -> dict[str, Any]:
 
 def _kernels(lines: list[Line]) -> list[Line]:
     """The last word on every kernel: one a hash, or one a launch that did not compile plain."""
-    last = {(line.case, line.launch): line for line in lines if line.launch >= 0}
-    found = {line.hash or f"{line.kernel}: {line.cause}": line for line in last.values() if line.outcome != "begun"}
+    last = {(line.case, line.launch): line for line in lines if line.launch >= 0 and line.outcome != "begun"}
+    found = {line.hash or f"{line.kernel}: {line.cause}": line for line in last.values()}
     return list(found.values())
 
 

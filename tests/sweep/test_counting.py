@@ -68,6 +68,7 @@ def test_a_kernel_is_counted_once(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "fla-cuda-90.jsonl")
     for case in ("a", "b"):
         journal.write(Line(case, 0, "exception", "k", "1", "KperfError: no"))
+    journal.write(Line("b", 0, "begun", "k", "", "plain"))  # a second process came by and found it known
     result = summed(tmp_path)
     assert result["targets"]["cuda:90"]["kernels"] == 1
     assert not result["complete"] and not result["reached"]
