@@ -6,14 +6,14 @@ TORCH ?= torch==2.13.0
 VENV ?= .venv-$(TRITON)
 BIN = $(VENV)/bin
 
-.PHONY: demo test lint format clean
+.PHONY: demo test sweep lint format clean
 
 $(VENV)/ready: pyproject.toml
 	@test -n "$(PYTHON)" || { echo "No Python 3.11-3.13 was found; set PYTHON."; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q -U pip
 	$(BIN)/python -m pip install -q $(TORCH) "numpy<2.4"
-	$(BIN)/python -m pip install -q triton==$(TRITON) -e ".[dev]"
+	$(BIN)/python -m pip install -q triton==$(TRITON) -e ".[dev,sweep]"
 	touch $@
 
 demo: $(VENV)/ready
@@ -22,6 +22,9 @@ demo: $(VENV)/ready
 test: $(VENV)/ready
 	$(BIN)/python -m pytest
 	TRITON_INTERPRET=1 $(BIN)/python -m pytest tests/interpreted
+
+sweep: $(VENV)/ready
+	$(BIN)/python benchmarks/sweep/sweep.py benchmarks/results/sweep-triton-$(TRITON).json --journals sweep-$(TRITON)
 
 lint: $(VENV)/ready
 	$(BIN)/ruff check src tests examples benchmarks
@@ -33,4 +36,4 @@ format: $(VENV)/ready
 	$(BIN)/ruff format src tests examples benchmarks
 
 clean:
-	rm -rf .venv-* demo-out
+	rm -rf .venv-* demo-out sweep-*
