@@ -1,0 +1,106 @@
+"""Granularity, metric and windows on a GPU: exactly the records that grid and plan predict, and no other bit changed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import triton  # noqa: E402
+import triton.language as tl  # noqa: E402
+
+import kperfir as kp  # noqa: E402
+from kperfir.plan import Plan  # noqa: E402
+
+CTAS, WARPS, TURNS = 300, 8, 5
+
+
+@triton.jit
+def add_often(x, out, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    value = tl.load(x + at)
+    for i in range(n):
+        value += tl.load(x + at + i * 0)
+    tl.store(out + at, value)
+
+
+RECORDS_A_WARP = 2 + 2 * TURNS  # the kernel and a load in its loop
+KNOBS: dict[str, dict[str, Any]] = {
+    "clock64": {"metric": "clock64"},
+    "time": {"metric": "time"},
+    "each second": {"granularity": 2},
+    "each third": {"granularity": 3},
+    "warp group": {"granularity": "warp-group"},
+    "cta": {"granularity": "cta"},
+    "ctas": {"ctas": "0-7+0-:100"},
+    "one cta": {"ctas": "299"},
+    "sms": {"sms": "0-10+50-:7"},
+    "warps": {"warps": "1-2+7"},
+    "none": {"warps": "none"},
+    "all of it": {"granularity": 2, "metric": "time", "ctas": "100-", "sms": "0-:2", "warps": "0-5"},
+}
+
+
+def writers_of(plan: Plan) -> list[int]:
+    step = plan.warps_per_writer or WARPS
+    return [w for w in range(WARPS) if w % step == 0 and w in plan.warps]
+
+
+@pytest.mark.parametrize("buffer", ["shared", "global"])
+@pytest.mark.parametrize("knobs", KNOBS.values(), ids=KNOBS.keys())
+def test_exactly_what_the_plan_says_is_recorded(knobs: dict[str, Any], buffer: str, tmp_path: Path) -> None:
+    x = torch.randn(CTAS * 1024, device="cuda")
+    plain, recorded = torch.zeros_like(x), torch.zeros_like(x)
+    add_often[(CTAS,)](x, plain, TURNS, 1024, num_warps=WARPS)
+    with kp.record(tmp_path / "x.kperf", buffer=buffer, slots=32, **knobs):
+        add_often[(CTAS,)](x, recorded, TURNS, 1024, num_warps=WARPS)
+    assert torch.equal(plain, recorded)
+    trace = kp.load(tmp_path / "x.kperf")
+    (launch,) = trace.launches
+    plan = Plan.parse(trace.captures[0].session.plan)
+    assert (launch.missing_ctas, launch.unfinished_ctas) == (0, 0)
+    assert launch.unpaired == {} and launch.kept == launch.written
+    step, warps = launch.kernel.layout.warp_step, writers_of(plan)
+    chosen = {
+        (cta, warp)
+        for cta, sm in zip(launch.headers.cta.tolist(), launch.headers.sm.tolist(), strict=True)
+        for warp in warps
+        if cta in plan.ctas and sm in plan.sms
+    }
+    found = {
+        (int(launch.headers.cta[row]), int(ring) * step): int(launch.written_by_warp[row, ring])
+        for row, ring in np.argwhere(launch.written_by_warp)
+    }
+    assert found == {who: RECORDS_A_WARP for who in chosen}
+    events = trace.events().to_pandas()
+    assert set(zip(events["cta"], events["warp"], strict=True)) == chosen
+    assert len(events) == len(chosen) * (1 + TURNS)
+    if knobs != KNOBS["none"]:
+        assert chosen, "this test has something to see"
+
+
+def test_metrics_agree(tmp_path: Path) -> None:
+    """The same kernel by three metrics: spans of kernels agree in nanoseconds, 64-bit clocks lie in their headers."""
+    x = torch.randn(CTAS * 1024, device="cuda")
+    out = torch.zeros_like(x)
+    medians = {}
+    for metric in ("clock32", "clock64", "time"):
+        path = tmp_path / f"{metric}.kperf"
+        with kp.record(path, metric=metric, first=20, every=0):
+            for _ in range(20):
+                add_often[(CTAS,)](x, out, 2000, 1024, num_warps=WARPS)
+        trace = kp.load(path)
+        assert [p.code for p in trace.problems() if p.code != "overwritten"] == []
+        events = trace.events().to_pandas()
+        loads = events[(events["region"] == "load")]
+        medians[metric] = (loads["duration_ns"].mean(), len(loads))
+        launch = trace.launches[-1]
+        rows = launch.spans.row
+        assert (launch.spans.start >= launch.headers.start_clock[rows] - (1 << 20)).all()
+        assert (launch.spans.end <= launch.headers.end_clock[rows] + (1 << 20)).all()
+    ns = [mean for mean, _ in medians.values()]
+    assert max(ns) < 1.5 * min(ns), medians
