@@ -68,3 +68,9 @@ def test_imports_go_back_only(path: Path) -> None:
 def test_a_planted_violation_is_found() -> None:
     assert violations("ir", "from kperfir.bridge.text import generic_text") == ["kperfir.bridge.text.generic_text"]
     assert violations("trace", "import torch") == ["torch"]
+
+
+def test_test_files_have_names_of_their_own() -> None:
+    """pytest imports them by name alone."""
+    names = [p.name for p in Path(__file__).parent.rglob("test_*.py")]
+    assert sorted(set(names)) == sorted(names)

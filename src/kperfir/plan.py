@@ -24,6 +24,7 @@ WARP_GROUP = 4
 
 Buffer = Literal["auto", "shared", "global"]
 Metric = Literal["clock32", "clock64", "time"]
+Strategy = Literal["circular", "aggregate"]
 _ALWAYS_PRINTED = ("regions", "buffer", "slots")
 _WINDOWS = ("launches", "ctas", "sms", "warps")
 _GRANULARITIES = {"warp": 1, "warp-group": WARP_GROUP, "cta": 0}
@@ -43,6 +44,8 @@ class Plan:
         slots: records a warp keeps, a power of two from 2; 0 leaves it to kperfir.
         metric: what a record holds: the low 32 bits of the SM's clock, all 64, or
             the device's global time in nanoseconds.
+        strategy: "circular" keeps each warp's newest records; "aggregate" keeps none, and
+            adds up in the kernel: count, sum, least and greatest of each region.
         granularity: "warp": each warp records; a number n: the first warp of each n;
             "warp-group": of each four; "cta": the first of the CTA alone.
         kernels: patterns of kernel names, as in a shell; "!pattern" leaves kernels out.
@@ -59,6 +62,7 @@ class Plan:
     buffer: Buffer = "auto"
     slots: int = 0
     metric: Metric = "clock32"
+    strategy: Strategy = "circular"
     granularity: str = "warp"
     kernels: tuple[str, ...] = ()
     launches: Windows = field(default=Windows((Window(0, 2), Window(0, None, 100))))
@@ -68,13 +72,15 @@ class Plan:
 
     def __post_init__(self) -> None:
         _check_regions(self.regions)
-        for name, kind in (("buffer", Buffer), ("metric", Metric)):
+        for name, kind in (("buffer", Buffer), ("metric", Metric), ("strategy", Strategy)):
             if getattr(self, name) not in get_args(kind):
                 what = f"'{getattr(self, name)}' is no {name}."
                 raise PlanError(what, f"Use {', '.join(get_args(kind)[:-1])} or {get_args(kind)[-1]}.")
         if self.slots and (self.slots not in range(2, MAX_SLOTS + 1) or self.slots & (self.slots - 1)):
             what = f"A ring of {self.slots} slots cannot be made."
             raise PlanError(what, f"Use a power of two from 2 to {MAX_SLOTS}, or 0.")
+        if self.strategy == "aggregate" and (self.slots or self.buffer == "shared"):
+            raise PlanError("Sums of regions have no slots, and lie in global memory.", "Leave slots and buffer out.")
         if self.granularity not in _GRANULARITIES and not _is_count(self.granularity):
             what = f"'{self.granularity}' is no granularity."
             raise PlanError(what, f"Use {', '.join(_GRANULARITIES)}, or a number of warps.")

@@ -19,6 +19,10 @@ One CTA owns one block of scratch memory:
          .     .  padding to 16 bytes
          .     .  one ring of `slots` records for each of the `w` warps
 
+Where the kernel adds up instead (`strategy` "aggregate"), each warp has instead of a
+ring one entry of 32 bytes a region: {u64 sum, u64 count, u64 greatest, u64 complement
+of least}. All of it is zero before, so a count of 0 says that nothing was added.
+
 A record of 8 bytes is {u32 site, u32 clock bits 31:0}; one of 16 bytes is
 {u32 site, u32 zero, u64 clock}. Words are little-endian. A warp's n-th record
 lies in slot n mod `slots`, so a ring that wrapped keeps the newest records and
@@ -47,6 +51,11 @@ COUNT_BYTES = 4
 ALIGNMENT_BYTES = 16
 NARROW_RECORD_BYTES = 8
 WIDE_RECORD_BYTES = 16
+SUMS_BYTES = 32
+SUM_OFFSET = 0
+COUNT_OFFSET = 8
+GREATEST_OFFSET = 16
+LEAST_OFFSET = 24
 
 Place = Literal["shared", "global", "host"]
 Role = Literal["sync", "issue", "wait"]
@@ -61,8 +70,9 @@ class Layout:
     Attributes:
         warps: warps that have a ring, among those of all partitions and padding warps.
         slots: records a warp's ring holds; a power of two from 2, because rings are copied 16 bytes at a time.
+            Of sums: regions.
         place: memory that holds the ring while the kernel runs.
-        record_bytes: 8 (32-bit clock) or 16 (64-bit clock, or global time).
+        record_bytes: 8 (32-bit clock) or 16 (64-bit clock, or global time); 32 of sums.
         warp_step: ring n is that of the CTA's warp n * warp_step; warps between have none.
     """
 
@@ -73,12 +83,23 @@ class Layout:
     warp_step: int = 1
 
     def __post_init__(self) -> None:
-        if self.warps < 1 or self.slots < 2 or self.slots & (self.slots - 1):
+        wrong = self.slots < 1 if self.holds_sums else self.slots < 2 or self.slots & (self.slots - 1)
+        if self.warps < 1 or wrong:
             raise ValueError(f"no such layout: {self.warps} warps of {self.slots} slots")
         if self.warp_step < 1:
             raise ValueError(f"no such layout: a ring for each {self.warp_step} warps")
-        if self.record_bytes not in (NARROW_RECORD_BYTES, WIDE_RECORD_BYTES):
+        if self.record_bytes not in (NARROW_RECORD_BYTES, WIDE_RECORD_BYTES, SUMS_BYTES):
             raise ValueError(f"no such record: {self.record_bytes} bytes")
+
+    @property
+    def holds_sums(self) -> bool:
+        """Whether there are sums of regions in the place of rings."""
+        return self.record_bytes == SUMS_BYTES
+
+    @property
+    def cleared_bytes(self) -> int:
+        """How much of a block must be zero before a launch, from its start on."""
+        return self.cta_bytes if self.holds_sums else self.rings_offset_bytes
 
     @property
     def ring_bytes(self) -> int:
@@ -87,7 +108,7 @@ class Layout:
 
     @property
     def rings_offset_bytes(self) -> int:
-        """Where the first ring starts; all before it must be zeroed before a launch."""
+        """Where the first ring starts."""
         return _align(HEADER_BYTES + self.warps * COUNT_BYTES)
 
     @property

@@ -28,6 +28,14 @@ KNOBS: dict[str, dict[str, Any]] = {
     "ctas": {"ctas": "0-7+0-:100"},
     "sms": {"sms": "3"},
     "warps": {"warps": "1-2"},
+    "sums": {"strategy": "aggregate", "buffer": "global"},
+    "sums of 64 bits": {
+        "strategy": "aggregate",
+        "buffer": "global",
+        "metric": "clock64",
+        "granularity": "cta",
+        "ctas": "0-7",
+    },
     "all of it": {"metric": "time", "granularity": 4, "ctas": "0-:8", "sms": "0-65", "warps": "0-3"},
 }
 
@@ -40,14 +48,15 @@ def copy(x, y, BLOCK: tl.constexpr):
 
 def build(knobs: dict[str, Any], target: GPUTarget, buffer: str) -> Any:
     source = ASTSource(copy, {"x": "*fp32", "y": "*fp32", "BLOCK": "constexpr"}, {(2,): 1024}, {})
-    request = Request.of(Plan.make("auto", buffer=buffer, **knobs))
+    request = Request.of(Plan.make("auto", **({"buffer": buffer} | knobs)))
     return compile_instrumented(source, target, {"num_warps": 8}, request)
 
 
 def expected_layout(knobs: dict[str, Any]) -> tuple[int, int, int]:
     """Rings, bytes of a record, step, for 8 warps."""
     step = {"warp-group": 4, "cta": 8}.get(knobs.get("granularity", 1), knobs.get("granularity", 1))
-    return 8 // step, 8 if knobs.get("metric", "clock32") == "clock32" else 16, step
+    record_bytes = 8 if knobs.get("metric", "clock32") == "clock32" else 16
+    return 8 // step, 32 if "strategy" in knobs else record_bytes, step
 
 
 @pytest.mark.parametrize("buffer", ["shared", "global"])
@@ -67,6 +76,12 @@ def test_nvidia(knobs: dict[str, Any], arch: int, buffer: str, tmp_path: Path, m
     assert reads["clock"] == (sites if metric == "clock32" else 0)
     assert reads["clock64"] == 2 + (sites if metric == "clock64" else 0)
     assert reads["globaltimer"] == 2 + (sites if metric == "time" else 0)
+    if layout.holds_sums:
+        starts = sites // 2
+        assert layout.slots == starts == len(built.table.regions)
+        assert ptx.count("red.global.max.u64") == 2 + 2 * starts and ptx.count("red.global.add.u64") == 2 * starts
+        assert "st.local" not in ptx and f"st.{buffer}.v2.b32" not in ptx
+        return
     words = "b32" if metric == "clock32" else "b64"
     assert ptx.count(f"st.{buffer}.v2.{words} [") == sites + (1 if (buffer, words) == ("global", "b64") else 0)
     assert ("%smid" in ptx.split(".loc", 1)[-1].replace("mov.u32 s, %smid", "")) == ("sms" in knobs)
@@ -81,7 +96,8 @@ for name, knobs in KNOBS.items():
         built = build(knobs, GPUTarget("hip", sys.argv[2], 64), buffer)
         layout, text = built.layout, built.kernel.asm["amdgcn"]
         print(json.dumps({"name": name, "layout": [layout.warps, layout.record_bytes, layout.warp_step],
-            "sites": len(built.table.sites), "clock": text.count("s_memtime"), "time": text.count("s_memrealtime")}))
+            "sites": len(built.table.sites), "clock": text.count("s_memtime"), "time": text.count("s_memrealtime"),
+            "atomics": text.count("global_atomic")}))
 """
 
 
@@ -96,6 +112,8 @@ def test_amd_compiles(arch: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     for line in lines:
         knobs = KNOBS[line["name"]]
         assert tuple(line["layout"]) == expected_layout(knobs)
+        if "strategy" in knobs:
+            assert line["atomics"] >= 2 + 4 * (line["sites"] // 2)
         is_time = knobs.get("metric") == "time"
         assert line["clock"] >= 2 + (0 if is_time else line["sites"])
         assert line["time"] >= 2 + (line["sites"] if is_time else 0)

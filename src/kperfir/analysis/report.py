@@ -49,33 +49,39 @@ def _session(session: Session) -> str:
 def _kernel(console: Console, kernel: KernelSummary) -> None:
     target = f"  {kernel.target}" if kernel.target else ""
     console.print(f"\n{kernel.name}{target}  {_count(kernel.launches, 'launch')}, {_count(kernel.ctas, 'CTA')}")
-    dropped = kernel.written - kernel.kept
-    records = f"records: {kernel.written} written, {dropped} overwritten, {kernel.slots} slots a warp"
-    console.print(f"  {records}" + (f"; {kernel.place_reason}" if kernel.place_reason else ""))
+    console.print(f"  {_records(kernel)}" + (f"; {kernel.place_reason}" if kernel.place_reason else ""))
     if kernel.unit == "cycles":
         console.print(f"  {_clock(kernel)}")
         console.print(f"  plain:        {_resources(kernel.plain)}")
         console.print(f"  with records: {_resources(kernel.instrumented)}")
     table = Table(box=None, pad_edge=False)
     table.add_column("  region")
-    for name in ("count", f"total {kernel.unit}", "median", "p95", "share"):
+    spread = ("mean", "least", "greatest") if kernel.holds_sums else ("median", "p95")
+    for name in ("count", f"total {kernel.unit}", *spread, "share"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("source")
     for region in kernel.regions:
-        table.add_row(*_row(region))
+        table.add_row(*_row(region, kernel.holds_sums))
     console.print(table)
 
 
-def _row(region: RegionSummary) -> tuple[str, ...]:
+def _records(kernel: KernelSummary) -> str:
+    if kernel.holds_sums:
+        return "no records: each warp added up what its regions took"
+    dropped = kernel.written - kernel.kept
+    return f"records: {kernel.written} written, {dropped} overwritten, {kernel.slots} slots a warp"
+
+
+def _row(region: RegionSummary, holds_sums: bool) -> tuple[str, ...]:
     def text(value: float | None, form: str) -> str:
         return "" if value is None else format(value, form)
 
+    summed = (region.mean, region.least, region.greatest)
     return (
         "  " * (region.depth + 1) + region.name,
         str(region.count),
         text(region.total, "d"),
-        text(region.median, ".0f"),
-        text(region.p95, ".0f"),
+        *(text(value, ".0f") for value in (summed if holds_sums else (region.median, region.p95))),
         text(region.share, ".1%"),
         f"{Path(region.file).name}:{region.line}" if region.file else "",
     )

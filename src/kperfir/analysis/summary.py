@@ -13,7 +13,8 @@ import numpy as np
 from kperfir.capture.schema import Kernel, Problem, Resources, Session
 from kperfir.records import Region
 from kperfir.trace import LaunchTrace, Trace
-from kperfir.trace.decode import I64
+from kperfir.trace.decode import I64, Headers
+from kperfir.trace.sums import Sums
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,8 @@ class RegionSummary:
         depth: regions that enclose it in the source.
         count: spans, or marks. total, median, p95: busy time, in the kernel's unit;
             None where there is nothing to measure: a mark, or a region without span.
+        mean, least, greatest: the same where the kernel adds up itself, which leaves no
+            median; least and greatest are of uninterrupted parts. Else None.
         share: total over the time that the region's warps were in the kernel. Where a
             ring wrapped, that time runs from its oldest kept record.
     """
@@ -39,6 +42,9 @@ class RegionSummary:
     median: float | None
     p95: float | None
     share: float | None
+    mean: float | None = None
+    least: int | None = None
+    greatest: int | None = None
 
 
 @dataclass(frozen=True)
@@ -48,6 +54,7 @@ class KernelSummary:
     Attributes:
         unit: "cycles", or "ns" where records hold nanoseconds. ctas: of all recorded launches.
         written, kept: records. slots: records a warp's ring holds.
+        holds_sums: the kernel adds up what its regions take and keeps no record.
         ghz: median measured frequency, None where no launch has one.
         combined_launches: those whose frequency came from all launches together.
         unknown_launches: those whose frequency is not known.
@@ -65,6 +72,7 @@ class KernelSummary:
     kept: int
     place_reason: str
     slots: int
+    holds_sums: bool
     ghz: float | None
     combined_launches: int
     unknown_launches: int
@@ -122,6 +130,7 @@ def _kernel(kernel: Kernel, launches: list[LaunchTrace]) -> KernelSummary:
         kept=sum(launch.kept for launch in launches),
         place_reason=kernel.place_reason,
         slots=kernel.layout.slots,
+        holds_sums=kernel.layout.holds_sums,
         ghz=float(np.median(known)) if known else None,
         combined_launches=sum(axis.frequency == "combined" for axis in axes),
         unknown_launches=sum(axis.frequency == "unknown" for axis in axes),
@@ -130,7 +139,7 @@ def _kernel(kernel: Kernel, launches: list[LaunchTrace]) -> KernelSummary:
         step_ns=min(steps) if steps else None,
         plain=kernel.plain,
         instrumented=kernel.instrumented,
-        regions=_regions(kernel.table.regions, launches),
+        regions=(_summed if kernel.layout.holds_sums else _regions)(kernel.table.regions, launches),
     )
 
 
@@ -161,6 +170,48 @@ def _region(region: Region, busy: I64, within: I64, parents: list[int | None]) -
         p95=float(np.percentile(busy, 95)) if timed else None,
         share=total / kernel_time if timed and kernel_time > 0 else None,
     )
+
+
+def _summed(regions: tuple[Region, ...], launches: list[LaunchTrace]) -> tuple[RegionSummary, ...]:
+    """Of kernels that added up themselves: over all CTAs, warps and launches."""
+    found = [(launch.headers, launch.sums) for launch in launches if launch.sums is not None]
+    parents = [r.parent for r in regions]
+    return tuple(_added_up(region, found, parents) for region in regions)
+
+
+def _added_up(region: Region, found: list[tuple[Headers, Sums]], parents: list[int | None]) -> RegionSummary:
+    counts = [sums.count[:, :, region.id] for _, sums in found]
+    count = sum(int(c.sum()) for c in counts)
+    timed = count > 0 and region.origin != "mark"
+    total = sum(int(sums.total[:, :, region.id].sum()) for _, sums in found)
+    within = sum(
+        int(((headers.end_clock - headers.start_clock)[:, None] * (c > 0)).sum())
+        for (headers, _), c in zip(found, counts, strict=True)
+    )
+    return RegionSummary(
+        name=region.name,
+        role=region.role,
+        origin=region.origin,
+        file=region.file,
+        line=region.line,
+        depth=_depth(region.id, parents),
+        count=count,
+        total=total if timed else None,
+        median=None,
+        p95=None,
+        share=total / within if timed and within > 0 else None,
+        mean=total / count if timed else None,
+        least=_extreme(found, region.id, "least", counts) if timed else None,
+        greatest=_extreme(found, region.id, "greatest", counts) if timed else None,
+    )
+
+
+def _extreme(found: list[tuple[Headers, Sums]], region: int, name: str, counts: list[I64]) -> int:
+    """Least or greatest over the warps that have any."""
+    values = np.concatenate(
+        [getattr(sums, name)[:, :, region][c > 0] for (_, sums), c in zip(found, counts, strict=True)]
+    )
+    return int(values.min() if name == "least" else values.max())
 
 
 def _time_of_warps(launch: LaunchTrace, regions: int) -> I64:

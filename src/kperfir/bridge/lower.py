@@ -7,7 +7,7 @@ from typing import Any
 
 from triton._C.libtriton import ir
 
-from kperfir.bridge.request import MODULE_ATTRIBUTE, Request
+from kperfir.bridge.request import MODULE_ATTRIBUTE, SITES_ATTRIBUTE, Request
 from kperfir.bridge.text import generic_text, parse_text
 from kperfir.errors import LoweringError
 from kperfir.ir.chunks import ChunkedKernel, read_kernel
@@ -20,6 +20,7 @@ from kperfir.targets.nvidia import Nvidia
 
 _ATTRIBUTE = re.compile(rf'{re.escape(MODULE_ATTRIBUTE)} = "((?:[^"\\]|\\.)*)"')
 _ESCAPED = re.compile(r"\\([0-9A-Fa-f]{2}|.)")
+_SITES = re.compile(rf'{re.escape(SITES_ATTRIBUTE)} = "([\d.,]+)"')
 _TARGET = re.compile(r'ttg\.target = "(\w+):')
 
 
@@ -38,11 +39,12 @@ def lower_module(module: Any) -> tuple[Any, Layout]:
     warp_size = kernel.integer("ttg.threads-per-warp")
     if not warps or not warp_size:
         raise LoweringError("The module does not say how many warps it has.")
-    layout = request.layout(warps)
+    pieces = _pieces(kernel)
+    layout = request.layout(warps, 1 + max((region for region, _ in pieces), default=0))
     shared_bytes = kernel.integer("ttg.shared") or 0
     base_bytes = -(-shared_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
     counter = Counter.TIME if request.metric == "time" else Counter.CLOCK
-    to_gpu(kernel, layout, counter, request.chosen)
+    to_gpu(kernel, layout, counter, 32 if request.metric == "clock32" else 64, request.chosen, pieces)
     text = to_llvm(kernel, _target(kernel), Frame(layout, kernel.scratch, base_bytes, warp_size))
     lowered = parse_text(text, module.context)
     if layout.place == "shared":
@@ -57,6 +59,13 @@ def _request(kernel: ChunkedKernel) -> Request:
     if found is None:
         raise LoweringError("The module does not say what to record.", "Run `kperfir doctor`.")
     return Request.from_json(_ESCAPED.sub(_unescape, found.group(1)))
+
+
+def _pieces(kernel: ChunkedKernel) -> tuple[tuple[int, int], ...]:
+    """Region and piece of each site."""
+    found = _SITES.search(kernel.attributes)
+    pairs = (pair.split(".") for pair in found.group(1).split(",")) if found else ()
+    return tuple((int(region), int(piece)) for region, piece in pairs)
 
 
 def _unescape(match: re.Match[str]) -> str:

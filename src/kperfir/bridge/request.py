@@ -9,11 +9,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
-from kperfir.plan import Metric, Plan
-from kperfir.records import NARROW_RECORD_BYTES, WIDE_RECORD_BYTES, Layout
+from kperfir.plan import Metric, Plan, Strategy
+from kperfir.records import NARROW_RECORD_BYTES, SUMS_BYTES, WIDE_RECORD_BYTES, Layout
 from kperfir.windows import Chosen, Windows
 
 DEFAULT_SLOTS = 256
+SITES_ATTRIBUTE = "kperf.sites"
 MODULE_ATTRIBUTE = "kperf.request"
 _COMPILE_HALF = ("records.py", "windows.py", "plan.py", "markers.py", "ir", "passes", "targets", "bridge", "language")
 
@@ -24,7 +25,7 @@ class Request:
     regions: rules that place records.
     place: where the rings lie.
     slots: records a warp's ring holds.
-    metric: what a record holds.
+    metric: what a record holds. strategy: whether records are kept or sums of regions.
     warps_per_writer: of so many warps the first records; 0: the first of the CTA.
     ctas, sms, warps: windows of those that write.
     """
@@ -33,6 +34,7 @@ class Request:
     place: Literal["shared", "global"] = "shared"
     slots: int = DEFAULT_SLOTS
     metric: Metric = "clock32"
+    strategy: Strategy = "circular"
     warps_per_writer: int = 1
     ctas: str = "all"
     sms: str = "all"
@@ -43,9 +45,10 @@ class Request:
         """What a plan asks for where nothing is known of the kernel yet."""
         return Request(
             regions=plan.regions,
-            place="global" if plan.buffer == "global" else "shared",
+            place="global" if plan.buffer == "global" or plan.strategy == "aggregate" else "shared",
             slots=plan.slots or DEFAULT_SLOTS,
             metric=plan.metric,
+            strategy=plan.strategy,
             warps_per_writer=plan.warps_per_writer,
             ctas=str(plan.ctas),
             sms=str(plan.sms),
@@ -54,7 +57,9 @@ class Request:
 
     @property
     def record_bytes(self) -> int:
-        """Size of a record of this metric."""
+        """Size of a record of this metric, or of the sums of a region."""
+        if self.strategy == "aggregate":
+            return SUMS_BYTES
         return NARROW_RECORD_BYTES if self.metric == "clock32" else WIDE_RECORD_BYTES
 
     @property
@@ -62,10 +67,11 @@ class Request:
         """Who writes records."""
         return Chosen(*(Windows.parse(text) for text in (self.ctas, self.sms, self.warps)))
 
-    def layout(self, warps: int) -> Layout:
-        """Shape of a CTA's block, for a kernel of so many warps."""
+    def layout(self, warps: int, regions: int = 1) -> Layout:
+        """Shape of a CTA's block, for a kernel of so many warps and regions."""
         step = min(self.warps_per_writer or warps, warps)
-        return Layout(-(-warps // step), self.slots, self.place, self.record_bytes, step)
+        slots = regions if self.strategy == "aggregate" else self.slots
+        return Layout(-(-warps // step), slots, self.place, self.record_bytes, step)
 
     def to_json(self) -> str:
         """As the module's attribute and the kernel's metadata hold it."""

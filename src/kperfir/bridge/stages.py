@@ -25,7 +25,7 @@ from triton import knobs
 from kperfir import language
 from kperfir.bridge.lower import lower_module
 from kperfir.bridge.replaced import replaced
-from kperfir.bridge.request import MODULE_ATTRIBUTE, Request
+from kperfir.bridge.request import MODULE_ATTRIBUTE, SITES_ATTRIBUTE, Request
 from kperfir.bridge.text import generic_text, parse_text
 from kperfir.errors import KperfError, LoweringError
 from kperfir.ir.foreign import ForeignModule
@@ -37,7 +37,7 @@ from kperfir.passes.explicit import find_markers
 from kperfir.passes.finding import Finding
 from kperfir.passes.place import place
 from kperfir.passes.scopes import Scope, has_markers, tag_scopes
-from kperfir.records import Layout
+from kperfir.records import Layout, Table
 
 METADATA = "kperf"
 _NO_LINES = "TRITON_DISABLE_LINE_INFO"
@@ -200,7 +200,7 @@ def _place(source: Any, metadata: dict[str, Any], compile_: Compile, gluon: bool
             'Record it with regions="auto", or put a scope into it.',
         )
     lower_records(module)
-    _set_attribute(module, compile_.request)
+    _set_attributes(module, compile_.request, placed.table)
     metadata[METADATA] = {
         "request": compile_.request.to_json(),
         "table": placed.table.to_json(),
@@ -209,10 +209,11 @@ def _place(source: Any, metadata: dict[str, Any], compile_: Compile, gluon: bool
     return parse_text(print_module(module), source.context)
 
 
-def _set_attribute(module: ForeignModule, request: Request) -> None:
-    """The request travels with the module, so that no two compiles can be mixed up."""
+def _set_attributes(module: ForeignModule, request: Request, table: Table) -> None:
+    """The request travels with the module, so that no two compiles can be mixed up; so do region and piece of sites."""
     value = request.to_json().replace("\\", "\\\\").replace('"', '\\"')
-    attribute = f'{MODULE_ATTRIBUTE} = "{value}"'
+    sites = ",".join(f"{site.region}.{site.piece}" for site in table.sites)
+    attribute = f'{MODULE_ATTRIBUTE} = "{value}", {SITES_ATTRIBUTE} = "{sites}"'
     old = module.root.attributes_text
     module.root.attributes_text = old[:-1] + f", {attribute}}}" if old.endswith("}") else f" {{{attribute}}}"
 

@@ -7,7 +7,12 @@
     kperf_gpu.circular_store %clock, %index site 3 : i32
     kperf_gpu.finalize %index
 
-`store_counter` is the same store where the ring cannot wrap.
+`store_counter` is the same store where the ring cannot wrap. Where sums are kept
+instead of records, these stand in the place of stores:
+
+    kperf_gpu.aggregate_start %clock, %index region 1 : i32
+    kperf_gpu.aggregate_end %clock, %index region 1 piece 0 : i32
+    kperf_gpu.count %index region 2
 """
 
 from __future__ import annotations
@@ -37,7 +42,7 @@ from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
 from kperfir.errors import PlanError
-from kperfir.records import ALIGNMENT_BYTES, NARROW_RECORD_BYTES, WIDE_RECORD_BYTES, Layout
+from kperfir.records import ALIGNMENT_BYTES, NARROW_RECORD_BYTES, SUMS_BYTES, WIDE_RECORD_BYTES, Layout
 from kperfir.windows import ALL, Chosen, Windows
 
 
@@ -157,11 +162,11 @@ class InitOp(IRDLOperation):
         return Chosen(*(ALL if text is None else Windows.parse(text.data) for text in texts))
 
     def verify_(self) -> None:
-        slots = self.slots.value.data
-        if slots < 2 or slots & (slots - 1):
+        slots, record_bytes = self.slots.value.data, self.record_bytes.value.data
+        if record_bytes not in (NARROW_RECORD_BYTES, WIDE_RECORD_BYTES, SUMS_BYTES):
+            raise VerifyException("a record has 8 or 16 bytes, sums of a region have 32")
+        if slots < 1 or (record_bytes != SUMS_BYTES and (slots < 2 or slots & (slots - 1))):
             raise VerifyException(f"a ring has a power of two of slots, from 2 on, not {slots}")
-        if self.record_bytes.value.data not in (NARROW_RECORD_BYTES, WIDE_RECORD_BYTES):
-            raise VerifyException("a record has 8 or 16 bytes")
         if self.warp_step is not None and self.warp_step.value.data < 1:
             raise VerifyException("of each so many warps the first records, from 1 on")
         try:
@@ -238,6 +243,65 @@ class CircularStoreOp(_Store):
     name = "kperf_gpu.circular_store"
 
 
+class _Aggregate(IRDLOperation):
+    clock = operand_def(IntegerType)
+    index = operand_def(IndexType)
+    region_id = prop_def(IntegerAttr)
+
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+
+    def verify_(self) -> None:
+        if self.region_id.value.data < 0:
+            raise VerifyException("the id of a region is not negative")
+
+
+@irdl_op_definition
+class AggregateStartOp(_Aggregate):
+    """A region begins: its clock is kept in a register until it ends."""
+
+    name = "kperf_gpu.aggregate_start"
+
+    assembly_format = "$clock `,` $index `region` $region_id attr-dict `:` type($clock) `,` type($index)"
+
+    def __init__(self, clock: SSAValue, index: SSAValue, region: int) -> None:
+        super().__init__(operands=[clock, index], properties={"region_id": IntegerAttr(region, i32)})
+
+
+@irdl_op_definition
+class AggregateEndOp(_Aggregate):
+    """A region ends: the time since its start goes into its sum, least and greatest; piece 0 counts."""
+
+    name = "kperf_gpu.aggregate_end"
+
+    piece = prop_def(IntegerAttr)
+
+    assembly_format = "$clock `,` $index `region` $region_id `piece` $piece attr-dict `:` type($clock) `,` type($index)"
+
+    def __init__(self, clock: SSAValue, index: SSAValue, region: int, piece: int) -> None:
+        properties = {"region_id": IntegerAttr(region, i32), "piece": IntegerAttr(piece, i32)}
+        super().__init__(operands=[clock, index], properties=properties)
+
+
+@irdl_op_definition
+class CountOp(IRDLOperation):
+    """A mark was passed: it counts, and has no time."""
+
+    name = "kperf_gpu.count"
+
+    index = operand_def(IndexType)
+    region_id = prop_def(IntegerAttr)
+
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+    assembly_format = "$index `region` $region_id attr-dict `:` type($index)"
+
+    def __init__(self, index: SSAValue, region: int) -> None:
+        super().__init__(operands=[index], properties={"region_id": IntegerAttr(region, i32)})
+
+    def verify_(self) -> None:
+        if self.region_id.value.data < 0:
+            raise VerifyException("the id of a region is not negative")
+
+
 @irdl_op_definition
 class FinalizeOp(IRDLOperation):
     """Before the kernel returns: counts and end times to the header, the ring to scratch."""
@@ -255,6 +319,17 @@ class FinalizeOp(IRDLOperation):
 
 KPerfGPU = Dialect(
     "kperf_gpu",
-    [LocalAllocOp, GlobalScratchAllocOp, InitOp, ReadCounterOp, StoreCounterOp, CircularStoreOp, FinalizeOp],
+    [
+        LocalAllocOp,
+        GlobalScratchAllocOp,
+        InitOp,
+        ReadCounterOp,
+        StoreCounterOp,
+        CircularStoreOp,
+        AggregateStartOp,
+        AggregateEndOp,
+        CountOp,
+        FinalizeOp,
+    ],
     [BufferType, IndexType],
 )

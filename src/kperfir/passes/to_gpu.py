@@ -3,31 +3,42 @@
 from __future__ import annotations
 
 from xdsl.dialects.builtin import i32, i64
-from xdsl.ir import Operation
+from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from kperfir.ir.chunks import ChunkedKernel, ReturnOp
-from kperfir.ir.kperf import RecordOp
+from kperfir.ir.kperf import RecordKind, RecordOp
 from kperfir.ir.kperf_gpu import (
+    AggregateEndOp,
+    AggregateStartOp,
     CircularStoreOp,
     Counter,
+    CountOp,
     FinalizeOp,
     GlobalScratchAllocOp,
     InitOp,
     LocalAllocOp,
     ReadCounterOp,
 )
-from kperfir.records import ALIGNMENT_BYTES, NARROW_RECORD_BYTES, Layout
+from kperfir.records import ALIGNMENT_BYTES, Layout
 from kperfir.windows import EVERYTHING, Chosen
 
 
-def to_gpu(kernel: ChunkedKernel, layout: Layout, counter: str = Counter.CLOCK, chosen: Chosen = EVERYTHING) -> None:
+def to_gpu(
+    kernel: ChunkedKernel,
+    layout: Layout,
+    counter: str = Counter.CLOCK,
+    bits: int = 32,
+    chosen: Chosen = EVERYTHING,
+    pieces: tuple[tuple[int, int], ...] = (),
+) -> None:
     """Replace every `kperf.record`; allocate at entry and finalise before every return.
 
     Args:
         kernel: changed in place.
         layout: shape of the scratch block; its `place` decides where the ring lies.
-        counter: what a record reads. chosen: who writes records.
+        counter, bits: what is read at a record. chosen: who writes records.
+        pieces: region and piece of each site, where sums are kept.
     """
     scratch = GlobalScratchAllocOp(-(-layout.cta_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES)
     entry: list[Operation] = [scratch]
@@ -38,12 +49,28 @@ def to_gpu(kernel: ChunkedKernel, layout: Layout, counter: str = Counter.CLOCK, 
         ring = local.buffer
     init = InitOp(ring, scratch.buffer, layout, chosen)
     entry.append(init)
+    kind = i32 if bits == 32 else i64
     for op in list(kernel.body.ops):
         if isinstance(op, RecordOp):
-            clock = ReadCounterOp(counter, i32 if layout.record_bytes == NARROW_RECORD_BYTES else i64)
-            store = CircularStoreOp(clock.clock, init.index, op.site.value.data)
+            clock = ReadCounterOp(counter, kind)
+            store = _sum(op, clock, init.index, pieces) if layout.holds_sums else _store(op, clock, init.index)
             kernel.carriers[store] = kernel.carriers.pop(op)
-            Rewriter.replace_op(op, [clock, store], [])
+            Rewriter.replace_op(op, [store] if isinstance(store, CountOp) else [clock, store], [])
         elif isinstance(op, ReturnOp):
             Rewriter.insert_op(FinalizeOp(init.index), InsertPoint.before(op))
     Rewriter.insert_op(entry, InsertPoint.at_start(kernel.body))
+
+
+def _store(record: RecordOp, clock: ReadCounterOp, index: SSAValue) -> Operation:
+    return CircularStoreOp(clock.clock, index, record.site.value.data)
+
+
+def _sum(record: RecordOp, clock: ReadCounterOp, index: SSAValue, pieces: tuple[tuple[int, int], ...]) -> Operation:
+    region, piece = pieces[record.site.value.data]
+    match record.kind.data:
+        case RecordKind.START:
+            return AggregateStartOp(clock.clock, index, region)
+        case RecordKind.END:
+            return AggregateEndOp(clock.clock, index, region, piece)
+        case _:
+            return CountOp(index, region)

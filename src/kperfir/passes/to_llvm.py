@@ -5,8 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from xdsl.dialects.builtin import IntegerType
+from xdsl.ir import Operation
+
 from kperfir.ir.chunks import ChunkedKernel, ChunkOp, ReturnOp, location_of
-from kperfir.ir.kperf_gpu import CircularStoreOp, FinalizeOp, InitOp, ReadCounterOp, StoreCounterOp
+from kperfir.ir.kperf_gpu import (
+    AggregateEndOp,
+    AggregateStartOp,
+    CircularStoreOp,
+    CountOp,
+    FinalizeOp,
+    InitOp,
+    ReadCounterOp,
+    StoreCounterOp,
+)
 from kperfir.records import Layout
 from kperfir.windows import Chosen
 
@@ -50,6 +62,18 @@ class Target(Protocol):
         """Store `%kp_clock<n>` and the site's id, and advance."""
         ...
 
+    def sum_start(self, n: int, region: int, bits: int) -> list[str]:
+        """Keep `%kp_clock<n>` as the start of a region."""
+        ...
+
+    def sum_end(self, n: int, region: int, bits: int, counts: bool) -> list[str]:
+        """Add `%kp_clock<n>` less the region's start to what the region has taken."""
+        ...
+
+    def count(self, n: int, region: int) -> list[str]:
+        """Count a mark."""
+        ...
+
     def finalize(self, frame: Frame, n: int) -> list[str]:
         """Before a return: counts and end times to the header, the ring to scratch."""
         ...
@@ -79,6 +103,11 @@ def to_llvm(kernel: ChunkedKernel, target: Target, frame: Frame) -> str:
                 store = target.store(frame, number, op.site.value.data, wraps)
                 lines += _placed([*store, f"{value} = llvm.mlir.constant(0 : i32) : i32"], location)
                 number += 1
+            case AggregateStartOp() | AggregateEndOp() | CountOp():
+                value, location = kernel.carriers[op]
+                added = _added(op, target, number)
+                lines += _placed([*added, f"{value} = llvm.mlir.constant(0 : i32) : i32"], location)
+                number += 1
             case FinalizeOp():
                 location = location_of(op.next_op.line) if isinstance(op.next_op, ReturnOp) else ""
                 lines += _placed(target.finalize(frame, number), location)
@@ -88,8 +117,20 @@ def to_llvm(kernel: ChunkedKernel, target: Target, frame: Frame) -> str:
     return "\n".join(lines + kernel.after)
 
 
+def _added(op: AggregateStartOp | AggregateEndOp | CountOp, target: Target, n: int) -> list[str]:
+    region = op.region_id.value.data
+    if isinstance(op, CountOp):
+        return target.count(n, region)
+    kind = op.clock.type
+    assert isinstance(kind, IntegerType)
+    bits = kind.width.data
+    if isinstance(op, AggregateStartOp):
+        return target.sum_start(n, region, bits)
+    return target.sum_end(n, region, bits, op.piece.value.data == 0)
+
+
 def _location(kernel: ChunkedKernel, store: object) -> str:
-    return kernel.carriers[store][1] if isinstance(store, (CircularStoreOp, StoreCounterOp)) else ""
+    return kernel.carriers[store][1] if isinstance(store, Operation) and store in kernel.carriers else ""
 
 
 def _placed(lines: list[str], location: str) -> list[str]:

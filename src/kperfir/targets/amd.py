@@ -9,15 +9,20 @@ from __future__ import annotations
 
 from kperfir.passes.to_llvm import Frame
 from kperfir.records import (
+    COUNT_OFFSET,
     END_CLOCK_OFFSET,
+    GREATEST_OFFSET,
     HEADER_BYTES,
+    LEAST_OFFSET,
     MAGIC,
     START_CLOCK_OFFSET,
     STATE_FINISHED,
     STATE_OFFSET,
     STATE_STARTED,
+    SUM_OFFSET,
     WIDE_RECORD_BYTES,
 )
+from kperfir.targets.sums import entry_of, keep_start, starts, taken
 from kperfir.targets.text import constant, intrinsic
 from kperfir.targets.writers import WRITES, all_write, are_all_writers, writers
 from kperfir.windows import Chosen
@@ -66,6 +71,7 @@ class Amd:
             *place,
             f"%kp_index = llvm.alloca %kp_1 x i32 : (i32) -> {_STACK}",
             f"llvm.store %kp_0, %kp_index : i32, {_STACK}",
+            *(starts(frame.layout.slots, _STACK) if frame.layout.holds_sums else []),
         ]
 
     @staticmethod
@@ -175,6 +181,35 @@ class Amd:
             intrinsic("llvm.amdgcn.sched.barrier", [("%kp_0", "i32")]),
         ]
 
+    def sum_start(self, n: int, region: int, bits: int) -> list[str]:
+        """The start stays in a register."""
+        return keep_start(n, region, bits, _STACK)
+
+    def sum_end(self, n: int, region: int, bits: int, counts: bool) -> list[str]:
+        """Atomics by lane 0, whose results nobody reads."""
+        least = [
+            constant(f"%kp_all_bits{n}", -1, "i64"),
+            f"%kp_least{n} = llvm.xor %kp_taken{n}, %kp_all_bits{n} : i64",
+        ]
+        return [
+            *taken(n, region, bits, _STACK),
+            *least,
+            *_by_lane_0(
+                n,
+                region,
+                [
+                    ("add", f"%kp_taken{n}", SUM_OFFSET),
+                    ("umax", f"%kp_taken{n}", GREATEST_OFFSET),
+                    ("umax", f"%kp_least{n}", LEAST_OFFSET),
+                ],
+                int(counts),
+            ),
+        ]
+
+    def count(self, n: int, region: int) -> list[str]:
+        """One atomic by lane 0."""
+        return _by_lane_0(n, region, [], 1)
+
     def finalize(self, frame: Frame, n: int) -> list[str]:
         """End times by lane 0 of every wave, its count if it writes; a ring in shared memory is copied by its wave."""
         tail, after = f"^kp_tail{n}", f"^kp_after{n}"
@@ -237,6 +272,26 @@ class Amd:
             f"llvm.br {loop}(%kp_following{n} : i32)",
             f"{done}:",
         ]
+
+
+def _by_lane_0(n: int, region: int, updates: list[tuple[str, str, int]], count: int) -> list[str]:
+    """Update a warp's sums of a region: operation, value and offset of each; and its count."""
+    update, after = f"^kp_add{n}", f"^kp_added{n}"
+    lines = [
+        f'%kp_lane_0{n} = llvm.icmp "eq" %kp_lane, %kp_0 : i32',
+        f"%kp_adds{n} = llvm.and %kp_lane_0{n}, {WRITES} : i1",
+        f"llvm.cond_br %kp_adds{n}, {update}, {after}",
+        f"{update}:",
+        entry_of(f"%kp_entry{n}", region),
+        constant(f"%kp_one{n}", count, "i64"),
+    ]
+    for i, (operation, value, offset) in enumerate([*updates, ("add", f"%kp_one{n}", COUNT_OFFSET)]):
+        to = f"%kp_to{n}_{i}"
+        lines += [
+            f"{to} = llvm.getelementptr %kp_entry{n}[{offset}] : ({_GLOBAL}) -> {_GLOBAL}, i8",
+            f"%kp_was{n}_{i} = llvm.atomicrmw {operation} {to}, {value} monotonic : {_GLOBAL}, i64",
+        ]
+    return [*lines, f"llvm.br {after}", f"{after}:"]
 
 
 def _times(name: str) -> list[str]:

@@ -10,24 +10,30 @@ from __future__ import annotations
 
 from kperfir.passes.to_llvm import Frame
 from kperfir.records import (
+    COUNT_OFFSET,
     CTA_OFFSET,
     END_CLOCK_OFFSET,
     END_TIME_OFFSET,
+    GREATEST_OFFSET,
     HEADER_BYTES,
+    LEAST_OFFSET,
     MAGIC,
     MAGIC_OFFSET,
     START_CLOCK_OFFSET,
     STATE_FINISHED,
     STATE_OFFSET,
     STATE_STARTED,
+    SUM_OFFSET,
     WIDE_RECORD_BYTES,
 )
+from kperfir.targets.sums import entry_of, keep_start, starts, taken
 from kperfir.targets.text import assembly, constant
 from kperfir.targets.writers import WRITES, all_write, are_all_writers, writers
 from kperfir.windows import Chosen
 
 _SHARED = "!llvm.ptr<3>"
 _GLOBAL = "!llvm.ptr<1>"
+_STACK = "!llvm.ptr"
 _COPY_BYTES = 16
 
 # id of the CTA in 64 bits, x + y * grid_x + z * grid_x * grid_y, into c
@@ -68,6 +74,7 @@ class Nvidia:
             *lines,
             "%kp_index = llvm.alloca %kp_1 x i32 : (i32) -> !llvm.ptr",
             "llvm.store %kp_0, %kp_index : i32, !llvm.ptr",
+            *(starts(frame.layout.slots, _STACK) if frame.layout.holds_sums else []),
         ]
 
     @staticmethod
@@ -152,6 +159,29 @@ class Nvidia:
             f"%kp_next{n} = llvm.add {index}, %kp_step{n} : i32",
             f"llvm.store %kp_next{n}, %kp_index : i32, !llvm.ptr",
         ]
+
+    def sum_start(self, n: int, region: int, bits: int) -> list[str]:
+        """The start stays in a register."""
+        return keep_start(n, region, bits, _STACK)
+
+    def sum_end(self, n: int, region: int, bits: int, counts: bool) -> list[str]:
+        """Reductions by lane 0, which nobody waits for."""
+        entry = f"%kp_entry{n}"
+        text = [
+            "{ .reg .b64 c; not.b64 c, $1;",
+            f"@$2 red.global.add.u64 [$0+{SUM_OFFSET}], $1;",
+            f"@$2 red.global.max.u64 [$0+{GREATEST_OFFSET}], $1;",
+            f"@$2 red.global.max.u64 [$0+{LEAST_OFFSET}], c;",
+            f"@$2 red.global.add.u64 [$0+{COUNT_OFFSET}], {int(counts)}; }}",
+        ]
+        operands = [(entry, _GLOBAL), (f"%kp_taken{n}", "i64"), ("%kp_write", "i1")]
+        return [*taken(n, region, bits, _STACK), entry_of(entry, region), assembly(text, "l,l,b", operands)]
+
+    def count(self, n: int, region: int) -> list[str]:
+        """One reduction by lane 0."""
+        entry = f"%kp_entry{n}"
+        text = [f"@$1 red.global.add.u64 [$0+{COUNT_OFFSET}], 1;"]
+        return [entry_of(entry, region), assembly(text, "l,b", [(entry, _GLOBAL), ("%kp_write", "i1")])]
 
     def finalize(self, frame: Frame, n: int) -> list[str]:
         """End times by lane 0 of every warp, its count if it writes; a ring in shared memory is copied by its warp."""

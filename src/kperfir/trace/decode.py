@@ -94,8 +94,14 @@ def read_headers(payload: Payload, layout: Layout) -> Headers:
     return _headers(_ran(payload, layout))
 
 
+def ran_blocks(payload: Payload, layout: Layout) -> tuple[NDArray[np.uint32], I64]:
+    """All words, shape (blocks, words of a block), and the rows of CTAs that ran."""
+    blocks = _ran(payload, layout)
+    return blocks.words, blocks.rows
+
+
 def decode(payload: Payload, layout: Layout) -> Records:
-    """Decode whole scratch blocks.
+    """Decode whole scratch blocks; one of sums holds no records.
 
     Args:
         payload: scratch blocks; a rest that fills no block is left out.
@@ -104,7 +110,7 @@ def decode(payload: Payload, layout: Layout) -> Records:
     headers = _headers(blocks)
     first_count = HEADER_BYTES // _WORD_BYTES
     written = blocks.words[blocks.rows, first_count : first_count + layout.warps].astype(np.int64)
-    written[~headers.finished] = 0
+    written[~headers.finished | layout.holds_sums] = 0
     kept = np.minimum(written, layout.slots)
     row, warp, slot, first = _slots(written, kept, layout.slots)
     word = layout.rings_offset_bytes + warp * layout.ring_bytes + slot * layout.record_bytes

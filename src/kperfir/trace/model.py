@@ -15,6 +15,7 @@ from kperfir.trace.decode import I64, Headers, Records, decode, join, join_heade
 from kperfir.trace.events import EVENTS, events_table
 from kperfir.trace.pair import Spans, pair
 from kperfir.trace.problems import launch_problems
+from kperfir.trace.sums import Sums, join_sums, read_sums
 
 
 class _Clocks:
@@ -78,6 +79,16 @@ class LaunchTrace:
     def spans(self) -> Spans:
         """Its spans and marks, as arrays."""
         return pair(self._records, self.kernel.table)
+
+    @cached_property
+    def sums(self) -> Sums | None:
+        """What its regions took, where the kernel added that up itself; then it has no spans."""
+        if not self.kernel.layout.holds_sums:
+            return None
+        counts = [len(read_headers(c.payload, self.kernel.layout)) for c in self.recorded.chunks]
+        finished = np.split(self.headers.finished, np.cumsum(counts)[:-1])
+        parts = zip(self.recorded.chunks, finished, strict=True)
+        return join_sums([read_sums(c.payload, self.kernel.layout, ended) for c, ended in parts])
 
     @cached_property
     def table(self) -> pa.Table:

@@ -29,7 +29,7 @@ from kperfir.capture.policy import LaunchTally, Outcome, Policy
 from kperfir.capture.schema import Kernel, Launch, Problem, Tally
 from kperfir.capture.writer import CaptureWriter
 from kperfir.errors import ProgramError
-from kperfir.plan import AUTO
+from kperfir.plan import AUTO, Plan
 from kperfir.records import Layout
 
 DEFAULT_SLOTS = 4096
@@ -49,6 +49,7 @@ _OPERATIONS = {
     "create_dot_scaled": "dot",
 }
 _OWN = tuple(str(folder) + os.sep for folder in (Path(triton.__file__).parent, Path(__file__).parents[2]))
+_OF_GPUS = ("metric", "strategy", "granularity", "ctas", "sms", "warps")
 _NO_DRIVER = "0 active drivers"
 _PLACE = "the interpreter keeps its records in host memory"
 
@@ -77,6 +78,11 @@ class InterpretedLaunches:
         if absent:
             what = f"Triton's interpreter has no {' and no '.join(absent)}: nothing is recorded for that."
             self._writer.write(Problem("no-rule", "interpreter", what, "Record on a GPU for it."))
+        default = Plan()
+        ignored = [name for name in _OF_GPUS if getattr(self._plan, name) != getattr(default, name)]
+        if ignored:
+            what = f"Triton's interpreter knows no {' and no '.join(ignored)}: every program's records are kept."
+            self._writer.write(Problem("no-knob", "interpreter", what, "Record on a GPU for it."))
 
     def _replace(self) -> None:
         with ExitStack() as stack:

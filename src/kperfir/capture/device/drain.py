@@ -84,7 +84,7 @@ class Drain:
             self._release(size_bytes)
             raise
         try:
-            self._driver.clear(buffer.pointer, layout.cta_bytes, layout.rings_offset_bytes, ctas, stream)
+            self._driver.clear(buffer.pointer, layout.cta_bytes, layout.cleared_bytes, ctas, stream)
         except DeviceError:
             self.discard(buffer, stream)
             raise

@@ -1,4 +1,4 @@
-"""Granularity, metric and windows on a GPU: exactly the records that grid and plan predict, and no other bit changed."""
+"""Granularity, metric and windows on a GPU: exactly the records that grid and plan predict, no other bit changed."""
 
 from __future__ import annotations
 
@@ -104,3 +104,39 @@ def test_metrics_agree(tmp_path: Path) -> None:
         assert (launch.spans.end <= launch.headers.end_clock[rows] + (1 << 20)).all()
     ns = [mean for mean, _ in medians.values()]
     assert max(ns) < 1.5 * min(ns), medians
+
+
+SUMS: dict[str, dict[str, Any]] = {
+    "every warp": {},
+    "64 bits": {"metric": "clock64"},
+    "time": {"metric": "time", "granularity": "warp-group"},
+    "chosen": {"ctas": "0-:3", "warps": "0-1"},
+}
+
+
+@pytest.mark.parametrize("knobs", SUMS.values(), ids=SUMS.keys())
+def test_sums_count_exactly_and_agree_with_records(knobs: dict[str, Any], tmp_path: Path) -> None:
+    x = torch.randn(CTAS * 1024, device="cuda")
+    plain, summed = torch.zeros_like(x), torch.zeros_like(x)
+    add_often[(CTAS,)](x, plain, TURNS, 1024, num_warps=WARPS)
+    with kp.record(tmp_path / "s.kperf", strategy="aggregate", **knobs):
+        add_often[(CTAS,)](x, summed, TURNS, 1024, num_warps=WARPS)
+    assert torch.equal(plain, summed)
+    trace = kp.load(tmp_path / "s.kperf")
+    assert [p.code for p in trace.problems()] == []
+    (launch,) = trace.launches
+    plan, step = Plan.parse(trace.captures[0].session.plan), launch.kernel.layout.warp_step
+    regions = {r.name: r.id for r in launch.kernel.table.regions}
+    for row, cta in enumerate(launch.headers.cta.tolist()):
+        for ring in range(launch.kernel.layout.warps):
+            writes = cta in plan.ctas and ring * step in plan.warps
+            assert launch.sums.count[row, ring, regions["kernel"]] == writes
+            assert launch.sums.count[row, ring, regions["load"]] == (TURNS if writes else 0)
+    sums = launch.sums
+    some = sums.count > 0
+    assert (sums.least[some] > 0).all() and (sums.least <= sums.greatest).all()
+    assert (sums.total >= sums.least * sums.count).all() and (sums.total <= sums.greatest * sums.count).all()
+    whole = sums.total[:, :, regions["kernel"]]
+    length = (launch.headers.end_clock - launch.headers.start_clock)[:, None]
+    assert (whole <= length + 1000).all() and (whole[some[:, :, regions["kernel"]]] > 0).all()
+    assert "added up" in str(trace.summary())
