@@ -24,7 +24,7 @@ def add_often(x, out, n, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     value = tl.load(x + at)
     for i in range(n):
-        value += tl.load(x + at + i * 0)
+        value += tl.load(x + at + i)
     tl.store(out + at, value)
 
 
@@ -45,6 +45,10 @@ KNOBS: dict[str, dict[str, Any]] = {
 }
 
 
+def inputs() -> Any:
+    return torch.randn(CTAS * 1024 + 4096, device="cuda")
+
+
 def writers_of(plan: Plan) -> list[int]:
     step = plan.warps_per_writer or WARPS
     return [w for w in range(WARPS) if w % step == 0 and w in plan.warps]
@@ -53,7 +57,7 @@ def writers_of(plan: Plan) -> list[int]:
 @pytest.mark.parametrize("buffer", ["shared", "global"])
 @pytest.mark.parametrize("knobs", KNOBS.values(), ids=KNOBS.keys())
 def test_exactly_what_the_plan_says_is_recorded(knobs: dict[str, Any], buffer: str, tmp_path: Path) -> None:
-    x = torch.randn(CTAS * 1024, device="cuda")
+    x = inputs()
     plain, recorded = torch.zeros_like(x), torch.zeros_like(x)
     add_often[(CTAS,)](x, plain, TURNS, 1024, num_warps=WARPS)
     with kp.record(tmp_path / "x.kperf", buffer=buffer, slots=32, **knobs):
@@ -85,7 +89,7 @@ def test_exactly_what_the_plan_says_is_recorded(knobs: dict[str, Any], buffer: s
 
 def test_metrics_agree(tmp_path: Path) -> None:
     """The same kernel by three metrics: spans of kernels agree in nanoseconds, 64-bit clocks lie in their headers."""
-    x = torch.randn(CTAS * 1024, device="cuda")
+    x = inputs()
     out = torch.zeros_like(x)
     medians = {}
     for metric in ("clock32", "clock64", "time"):
@@ -116,7 +120,7 @@ SUMS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("knobs", SUMS.values(), ids=SUMS.keys())
 def test_sums_count_exactly_and_agree_with_records(knobs: dict[str, Any], tmp_path: Path) -> None:
-    x = torch.randn(CTAS * 1024, device="cuda")
+    x = inputs()
     plain, summed = torch.zeros_like(x), torch.zeros_like(x)
     add_often[(CTAS,)](x, plain, TURNS, 1024, num_warps=WARPS)
     with kp.record(tmp_path / "s.kperf", strategy="aggregate", **knobs):
