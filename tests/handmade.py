@@ -43,7 +43,7 @@ def block(
             if layout.record_bytes == 8:
                 struct.pack_into("<II", data, at, site, clock % (1 << 32))
             else:
-                struct.pack_into("<IIQ", data, at, site, 0, clock)
+                struct.pack_into("<QQ", data, at, site, clock)  # the version is above the site
     return bytes(data)
 
 

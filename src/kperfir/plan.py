@@ -25,8 +25,9 @@ WARP_GROUP = 4
 Buffer = Literal["auto", "shared", "global"]
 Metric = Literal["clock32", "clock64", "time"]
 Strategy = Literal["circular", "aggregate"]
+Version = Literal["none", "iteration"]
 _ALWAYS_PRINTED = ("regions", "buffer", "slots")
-_WINDOWS = ("launches", "ctas", "sms", "warps")
+_WINDOWS = ("launches", "ctas", "sms", "warps", "iterations")
 _GRANULARITIES = {"warp": 1, "warp-group": WARP_GROUP, "cta": 0}
 
 
@@ -43,9 +44,11 @@ class Plan:
             and occupancy stays as it was, else global memory.
         slots: records a warp keeps, a power of two from 2; 0 leaves it to kperfir.
         metric: what a record holds: the low 32 bits of the SM's clock, all 64, or
-            the device's global time in nanoseconds.
+            the device's global time in nanoseconds, which goes in steps (32 ns on an H200).
         strategy: "circular" keeps each warp's newest records; "aggregate" keeps none, and
             adds up in the kernel: count, sum, least and greatest of each region.
+        version: "iteration": each record in a counted loop carries the number of the
+            loop's turn, from 0; it then has 16 bytes, and a 64-bit clock.
         granularity: "warp": each warp records; a number n: the first warp of each n;
             "warp-group": of each four; "cta": the first of the CTA alone.
         kernels: patterns of kernel names, as in a shell; "!pattern" leaves kernels out.
@@ -53,6 +56,8 @@ class Plan:
         launches: launches of each kernel binary, counted from 0.
         ctas, sms, warps: which of them write records, by linear id of the CTA, id of
             the SM, and number of the warp in its CTA.
+        iterations: turns of the innermost counted loop in which its records are written;
+            those outside of loops always are.
 
     Raises:
         PlanError: a value is unknown or makes no sense.
@@ -63,22 +68,26 @@ class Plan:
     slots: int = 0
     metric: Metric = "clock32"
     strategy: Strategy = "circular"
+    version: Version = "none"
     granularity: str = "warp"
     kernels: tuple[str, ...] = ()
     launches: Windows = field(default=Windows((Window(0, 2), Window(0, None, 100))))
     ctas: Windows = ALL
     sms: Windows = ALL
     warps: Windows = ALL
+    iterations: Windows = ALL
 
     def __post_init__(self) -> None:
         _check_regions(self.regions)
-        for name, kind in (("buffer", Buffer), ("metric", Metric), ("strategy", Strategy)):
+        for name, kind in (("buffer", Buffer), ("metric", Metric), ("strategy", Strategy), ("version", Version)):
             if getattr(self, name) not in get_args(kind):
                 what = f"'{getattr(self, name)}' is no {name}."
                 raise PlanError(what, f"Use {', '.join(get_args(kind)[:-1])} or {get_args(kind)[-1]}.")
         if self.slots and (self.slots not in range(2, MAX_SLOTS + 1) or self.slots & (self.slots - 1)):
             what = f"A ring of {self.slots} slots cannot be made."
             raise PlanError(what, f"Use a power of two from 2 to {MAX_SLOTS}, or 0.")
+        if self.strategy == "aggregate" and self.version != "none":
+            raise PlanError("Sums of regions have no version.", "Leave one of the two out.")
         if self.strategy == "aggregate" and (self.slots or self.buffer == "shared"):
             raise PlanError("Sums of regions have no slots, and lie in global memory.", "Leave slots and buffer out.")
         if self.granularity not in _GRANULARITIES and not _is_count(self.granularity):

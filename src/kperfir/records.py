@@ -24,7 +24,7 @@ ring one entry of 32 bytes a region: {u64 sum, u64 count, u64 greatest, u64 comp
 of least}. All of it is zero before, so a count of 0 says that nothing was added.
 
 A record of 8 bytes is {u32 site, u32 clock bits 31:0}; one of 16 bytes is
-{u32 site, u32 zero, u64 clock}. Words are little-endian. A warp's n-th record
+{u32 site, u32 version, u64 clock}. Words are little-endian. A warp's n-th record
 lies in slot n mod `slots`, so a ring that wrapped keeps the newest records and
 its oldest is at (count mod slots).
 """
@@ -155,6 +155,7 @@ class Site:
     """A place in the kernel that writes a record; its id is the record's first word.
 
     The compiler may copy a site, so one id may write from several instructions.
+    `versioned` sites write a version: the number of the turn of the loop around them.
     An instance that a sibling region interrupts is recorded in pieces: piece 0
     opens it, later pieces continue the newest instance of the same region and warp.
     """
@@ -163,6 +164,7 @@ class Site:
     region: int
     kind: Kind
     piece: int = 0
+    versioned: bool = False
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,10 @@ KNOBS: dict[str, dict[str, Any]] = {
     "ctas": {"ctas": "0-7+0-:100"},
     "sms": {"sms": "3"},
     "warps": {"warps": "1-2"},
+    "version": {"version": "iteration"},
+    "iterations": {"iterations": "0-7+0-:100"},
+    "iterations and time": {"iterations": "8-", "metric": "time", "version": "iteration"},
+    "sums of iterations": {"strategy": "aggregate", "buffer": "global", "iterations": "0-7"},
     "sums": {"strategy": "aggregate", "buffer": "global"},
     "sums of 64 bits": {
         "strategy": "aggregate",
@@ -41,21 +45,26 @@ KNOBS: dict[str, dict[str, Any]] = {
 
 
 @triton.jit
-def copy(x, y, BLOCK: tl.constexpr):
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(y + at, tl.load(x + at))
+def copy(x, y, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * n * BLOCK + tl.arange(0, BLOCK)
+    for i in range(n):
+        tl.store(y + at + i * BLOCK, tl.load(x + at + i * BLOCK))
 
 
 def build(knobs: dict[str, Any], target: GPUTarget, buffer: str) -> Any:
-    source = ASTSource(copy, {"x": "*fp32", "y": "*fp32", "BLOCK": "constexpr"}, {(2,): 1024}, {})
+    source = ASTSource(copy, {"x": "*fp32", "y": "*fp32", "n": "i32", "BLOCK": "constexpr"}, {(3,): 1024}, {})
     request = Request.of(Plan.make("auto", **({"buffer": buffer} | knobs)))
     return compile_instrumented(source, target, {"num_warps": 8}, request)
+
+
+def is_wide(knobs: dict[str, Any]) -> bool:
+    return knobs.get("metric", "clock32") != "clock32" or "version" in knobs
 
 
 def expected_layout(knobs: dict[str, Any]) -> tuple[int, int, int]:
     """Rings, bytes of a record, step, for 8 warps."""
     step = {"warp-group": 4, "cta": 8}.get(knobs.get("granularity", 1), knobs.get("granularity", 1))
-    record_bytes = 8 if knobs.get("metric", "clock32") == "clock32" else 16
+    record_bytes = 16 if is_wide(knobs) else 8
     return 8 // step, 32 if "strategy" in knobs else record_bytes, step
 
 
@@ -73,6 +82,7 @@ def test_nvidia(knobs: dict[str, Any], arch: int, buffer: str, tmp_path: Path, m
     # entry and exit read both 64-bit counters whatever a record holds
     reads = {name: ptx.count(f", %{name};") for name in ("clock", "clock64", "globaltimer")}
     metric = knobs.get("metric", "clock32")
+    metric = "clock64" if metric == "clock32" and "version" in knobs else metric
     assert reads["clock"] == (sites if metric == "clock32" else 0)
     assert reads["clock64"] == 2 + (sites if metric == "clock64" else 0)
     assert reads["globaltimer"] == 2 + (sites if metric == "time" else 0)
@@ -84,6 +94,8 @@ def test_nvidia(knobs: dict[str, Any], arch: int, buffer: str, tmp_path: Path, m
         return
     words = "b32" if metric == "clock32" else "b64"
     assert ptx.count(f"st.{buffer}.v2.{words} [") == sites + (1 if (buffer, words) == ("global", "b64") else 0)
+    turns = [site.versioned for site in built.table.sites]
+    assert turns.count(True) == (sites - 2 if {"version", "iterations"} & knobs.keys() else 0), "the kernel has none"
     assert ("%smid" in ptx.split(".loc", 1)[-1].replace("mov.u32 s, %smid", "")) == ("sms" in knobs)
 
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kperfir.passes.to_llvm import Frame
+from kperfir.passes.to_llvm import Frame, Turn
 from kperfir.records import Layout
 from kperfir.targets.text import is_in
-from kperfir.targets.writers import WRITES, all_write, are_all_writers, writers
+from kperfir.targets.writers import WRITES, all_write, are_all_writers, in_turn, site_word, writers
 from kperfir.windows import ALL, NONE, Chosen, Window, Windows
 
 _WORD = 1 << 32
@@ -22,6 +22,7 @@ _MEANING = {
     "sub": lambda a, b: (a - b) % _WORD,
     "add": lambda a, b: (a + b) % _WORD,
     "urem": lambda a, b: a % b,
+    "shl": lambda a, b: a << b,
     "udiv": lambda a, b: a // b,
     "and": lambda a, b: a & b,
     "or": lambda a, b: a | b,
@@ -87,3 +88,24 @@ def test_who_writes_and_into_which_ring(chosen: Chosen, step: int) -> None:
 def test_where_all_write_nothing_is_decided() -> None:
     values = run(all_write(), {"%kp_warp": 5, "%kp_0": 0})
     assert (values[WRITES], values["%kp_ring_number"]) == (1, 5)
+
+
+@pytest.mark.parametrize("iterations", ["all", "none", "3", "0-1+4-:3"])
+def test_records_of_other_turns_are_not_written(iterations: str) -> None:
+    turn = Turn("%t", Windows.parse(iterations))
+    lines, name = in_turn(7, turn, "%w")
+    for number, writes in product(range(12), (0, 1)):
+        values = run(lines, {"%t": number, "%w": writes})
+        assert values[name] == (writes and number in turn.iterations)
+    assert in_turn(7, Turn(), "%w") == ([], "%w")
+
+
+@pytest.mark.parametrize("turn", [Turn(), Turn("%t")])
+@pytest.mark.parametrize("record_bytes", [8, 16])
+def test_the_first_word_of_a_record(turn: Turn, record_bytes: int) -> None:
+    lines = [
+        line.replace("llvm.zext %t : i32 to i64", "llvm.or %t, %t : i64")
+        for line in site_word(2, 5, record_bytes, turn)
+    ]
+    version = 9 if turn.number and record_bytes == 16 else 0
+    assert run(lines, {"%t": 9})["%kp_site2"] == 5 | version << 32

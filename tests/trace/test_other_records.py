@@ -42,3 +42,23 @@ def test_rings_of_each_so_many_warps(step: int, tmp_path: Path) -> None:
 def trace_text(trace: object, folder: Path) -> str:
     trace.export(folder / "t.json")  # type: ignore[attr-defined]
     return (folder / "t.json").read_text()
+
+
+def test_versions_are_iterations_of_the_sites_that_have_them(tmp_path: Path) -> None:
+    layout = Layout(1, 8, "global", 16)
+    sites = tuple(replace(site, versioned=site.region == 1) for site in handmade.TABLE.sites)
+    kernel = Kernel(0, "add", "h", "cuda:90", layout, replace(handmade.TABLE, sites=sites))
+    start, end = handmade.LOAD_START, handmade.LOAD_END
+    words = [(0, 100), *((s | turn << 32, 200 + 10 * turn + s) for turn in (3, 4) for s in (start, end)), (1, 900)]
+    data = handmade.block(layout, warps=[words], clocks=(50, 1000), times_ns=(50, 1000))
+    trace = load(handmade.write(tmp_path / "a", [(handmade.launch(0, 1), data)], kernel))
+    rows = [(row["region"], row["iteration"]) for row in trace.events().to_pylist()]
+    assert rows == [("kernel", None), ("load", 3), ("load", 4)]
+
+
+def test_narrow_records_have_no_version(tmp_path: Path) -> None:
+    sites = tuple(replace(site, versioned=True) for site in handmade.TABLE.sites)
+    kernel = Kernel(0, "add", "h", "cuda:90", handmade.LAYOUT, replace(handmade.TABLE, sites=sites))
+    data = handmade.block(handmade.LAYOUT, warps=[handmade.span(1100, 1900)])
+    trace = load(handmade.write(tmp_path / "a", [(handmade.launch(0, 1), data)], kernel))
+    assert trace.events()["iteration"].to_pylist() == [None]

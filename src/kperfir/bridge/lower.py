@@ -17,6 +17,7 @@ from kperfir.passes.to_llvm import Frame, Target, to_llvm
 from kperfir.records import ALIGNMENT_BYTES, Layout
 from kperfir.targets.amd import Amd
 from kperfir.targets.nvidia import Nvidia
+from kperfir.windows import Windows
 
 _ATTRIBUTE = re.compile(rf'{re.escape(MODULE_ATTRIBUTE)} = "((?:[^"\\]|\\.)*)"')
 _ESCAPED = re.compile(r"\\([0-9A-Fa-f]{2}|.)")
@@ -44,7 +45,8 @@ def lower_module(module: Any) -> tuple[Any, Layout]:
     shared_bytes = kernel.integer("ttg.shared") or 0
     base_bytes = -(-shared_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
     counter = Counter.TIME if request.metric == "time" else Counter.CLOCK
-    to_gpu(kernel, layout, counter, 32 if request.metric == "clock32" else 64, request.chosen, pieces)
+    iterations = Windows.parse(request.iterations)
+    to_gpu(kernel, layout, counter, request.counter_bits, request.chosen, pieces, iterations)
     text = to_llvm(kernel, _target(kernel), Frame(layout, kernel.scratch, base_bytes, warp_size))
     lowered = parse_text(text, module.context)
     if layout.place == "shared":

@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
-from kperfir.plan import Metric, Plan, Strategy
+from kperfir.plan import Metric, Plan, Strategy, Version
 from kperfir.records import NARROW_RECORD_BYTES, SUMS_BYTES, WIDE_RECORD_BYTES, Layout
 from kperfir.windows import Chosen, Windows
 
@@ -27,7 +27,8 @@ class Request:
     slots: records a warp's ring holds.
     metric: what a record holds. strategy: whether records are kept or sums of regions.
     warps_per_writer: of so many warps the first records; 0: the first of the CTA.
-    ctas, sms, warps: windows of those that write.
+    ctas, sms, warps: windows of those that write. iterations: turns of loops in which they do.
+    version: whether records carry the turn of their loop.
     """
 
     regions: tuple[str, ...]
@@ -39,6 +40,8 @@ class Request:
     ctas: str = "all"
     sms: str = "all"
     warps: str = "all"
+    iterations: str = "all"
+    version: Version = "none"
 
     @staticmethod
     def of(plan: Plan) -> Request:
@@ -53,6 +56,8 @@ class Request:
             ctas=str(plan.ctas),
             sms=str(plan.sms),
             warps=str(plan.warps),
+            iterations=str(plan.iterations),
+            version=plan.version,
         )
 
     @property
@@ -60,7 +65,17 @@ class Request:
         """Size of a record of this metric, or of the sums of a region."""
         if self.strategy == "aggregate":
             return SUMS_BYTES
-        return NARROW_RECORD_BYTES if self.metric == "clock32" else WIDE_RECORD_BYTES
+        return NARROW_RECORD_BYTES if self.metric == "clock32" and self.version == "none" else WIDE_RECORD_BYTES
+
+    @property
+    def counter_bits(self) -> int:
+        """What is read at a record; a record with a version has room for the whole clock."""
+        return 32 if self.metric == "clock32" and self.record_bytes != WIDE_RECORD_BYTES else 64
+
+    @property
+    def counts_turns(self) -> bool:
+        """Whether records in loops need the number of the turn."""
+        return self.version == "iteration" or self.iterations != "all"
 
     @property
     def chosen(self) -> Chosen:

@@ -192,7 +192,7 @@ def _place(source: Any, metadata: dict[str, Any], compile_: Compile, gluon: bool
     module = read_module(generic_text(source))
     locations = Locations.of(module)
     scopes, markers = find_markers(module, locations) if gluon else (compile_.scopes, ())
-    placed = place(module, locations, compile_.request.regions, scopes, markers)
+    placed = place(module, locations, compile_.request.regions, scopes, markers, compile_.request.counts_turns)
     compile_.findings += placed.findings
     if not placed.table.sites:
         raise LoweringError(

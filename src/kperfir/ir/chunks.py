@@ -21,7 +21,7 @@ PREFIX = "// KPERF<"
 _FUNCTION = '  "llvm.func"('
 _KERNEL = re.compile(r"(?:nvvm|rocdl)\.kernel\b")
 _CARRIER = re.compile(
-    r'^(\s*)(%[\w$.#-]+) = "llvm\.inline_asm"\(.*?asm_string = "// KPERF<(\d+) (\w+) (\S+)>.*?(?: (loc\(.*\)))?$'
+    r'^(\s*)(%[\w$.#-]+) = "llvm\.inline_asm"\((.*?)\).*?asm_string = "// KPERF<(\d+) (\w+) (\S+)>.*?(?: (loc\(.*\)))?$'
 )
 _ENTRY_ARGUMENT = re.compile(r"(%[\w$.#-]+): !llvm\.ptr<1>")
 _LOCATION = re.compile(r" (loc\(.*\))$")
@@ -65,7 +65,7 @@ class ChunkedKernel:
         before, after: lines of the module around the body; `before` ends with the
             header of the entry block.
         body: chunks, records and returns, in the order of the text.
-        carriers: name of the value that a record's carrier defined, and its location.
+        carriers: name of the value that a record's carrier defined, its location, and the name of its version.
         scratch: name of the kernel's last global pointer argument, which is
             Triton's profile scratch.
         attributes: text of the module's attributes.
@@ -74,7 +74,7 @@ class ChunkedKernel:
     before: list[str]
     body: Block
     after: list[str]
-    carriers: dict[Operation, tuple[str, str]]
+    carriers: dict[Operation, tuple[str, str, str]]
     scratch: str
     attributes: str
 
@@ -158,9 +158,9 @@ def _carrier(kernel: ChunkedKernel, line: str) -> None:
     match = _CARRIER.match(line)
     if match is None:
         raise IRError(f"A record's carrier cannot be read: {line.strip()[:120]!r}.", _CURE)
-    _, value, site, kind, name, location = match.groups()
+    _, value, version, site, kind, name, location = match.groups()
     record = RecordOp(kind, unquote(name), int(site))
-    kernel.carriers[record] = (value, location or "")
+    kernel.carriers[record] = (value, location or "", version)
     kernel.body.add_op(record)
 
 

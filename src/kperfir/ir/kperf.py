@@ -1,6 +1,7 @@
 """Dialect `kperf`: what to record, for any target.
 
     kperf.record start "load" site 3
+    kperf.record end "load" site 4 version %turn : i32
 
 stands where a kernel is to write one record. The table of sites beside the
 module (`kperfir.records.Table`) says which region a site belongs to.
@@ -12,8 +13,8 @@ from functools import cache, lru_cache
 
 from xdsl.dialects.builtin import IntegerAttr, StringAttr, i32
 from xdsl.dialects.utils import EnumAttribute
-from xdsl.ir import Dialect, Operation, SpacedOpaqueSyntaxAttribute
-from xdsl.irdl import IRDLOperation, irdl_attr_definition, irdl_op_definition, prop_def, traits_def
+from xdsl.ir import Dialect, Operation, SpacedOpaqueSyntaxAttribute, SSAValue
+from xdsl.irdl import IRDLOperation, irdl_attr_definition, irdl_op_definition, opt_operand_def, prop_def, traits_def
 from xdsl.traits import MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
@@ -46,7 +47,7 @@ def _number(site: int) -> IntegerAttr:
 
 @irdl_op_definition
 class RecordOp(IRDLOperation):
-    """Write one record: the site's id and the clock.
+    """Write one record: the site's id, the clock, and a version of 32 bits where there is one.
 
     It has a memory effect, so that no pass moves or removes it.
     """
@@ -56,14 +57,15 @@ class RecordOp(IRDLOperation):
     kind = prop_def(RecordKindAttr)
     region_name = prop_def(StringAttr)
     site = prop_def(IntegerAttr)
+    version = opt_operand_def()
 
     traits = traits_def(MemoryWriteEffect())
-    assembly_format = "$kind $region_name `site` $site attr-dict"
+    assembly_format = "$kind $region_name `site` $site (`version` $version^ `:` type($version))? attr-dict"
 
-    def __init__(self, kind: str, region_name: str, site: int) -> None:
+    def __init__(self, kind: str, region_name: str, site: int, version: SSAValue | None = None) -> None:
         properties = {"kind": _kind(kind), "region_name": StringAttr(region_name), "site": _number(site)}
-        # there are no operands and results for the declarative constructor to sort
-        Operation.__init__(self, properties=properties)
+        # there is nothing for the declarative constructor to sort
+        Operation.__init__(self, operands=[] if version is None else [version], properties=properties)
 
     def verify_(self) -> None:
         if not self.region_name.data:

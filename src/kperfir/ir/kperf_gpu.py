@@ -217,12 +217,20 @@ class _Store(IRDLOperation):
     clock = operand_def(IntegerType)
     index = operand_def(IndexType)
     site = prop_def(IntegerAttr)
+    version = opt_prop_def(StringAttr)
+    iterations = opt_prop_def(StringAttr)
 
     traits = traits_def(MemoryWriteEffect())
-    assembly_format = "$clock `,` $index `site` $site attr-dict `:` type($clock) `,` type($index)"
+    assembly_format = (
+        "$clock `,` $index `site` $site (`version` $version^)? (`iterations` $iterations^)? attr-dict"
+        " `:` type($clock) `,` type($index)"
+    )
 
-    def __init__(self, clock: SSAValue, index: SSAValue, site: int) -> None:
-        super().__init__(operands=[clock, index], properties={"site": IntegerAttr(site, i32)})
+    def __init__(
+        self, clock: SSAValue, index: SSAValue, site: int, version: str = "", iterations: Windows = ALL
+    ) -> None:
+        properties: dict[str, Attribute] = {"site": IntegerAttr(site, i32)}
+        super().__init__(operands=[clock, index], properties=properties | _versioned(version, iterations))
 
     def verify_(self) -> None:
         if self.site.value.data < 0:
@@ -231,16 +239,29 @@ class _Store(IRDLOperation):
 
 @irdl_op_definition
 class StoreCounterOp(_Store):
-    """Write one record and advance; the ring must have room for all there will be."""
+    """Write one record and advance; the ring must have room for all there will be.
+
+    `version` names the number of the loop's turn in the text around; with `iterations` nothing is written in others.
+    """
 
     name = "kperf_gpu.store_counter"
 
 
 @irdl_op_definition
 class CircularStoreOp(_Store):
-    """Write one record over the oldest and advance."""
+    """Write one record over the oldest and advance; version and iterations as above."""
 
     name = "kperf_gpu.circular_store"
+
+
+def _versioned(version: str, iterations: Windows) -> dict[str, Attribute]:
+    """Properties of a store in a loop: name of the turn's number in the chunks' text, and in which turns it writes."""
+    found: dict[str, Attribute] = {}
+    if version:
+        found["version"] = StringAttr(version)
+    if version and not iterations.are_all:
+        found["iterations"] = StringAttr(str(iterations))
+    return found
 
 
 class _Aggregate(IRDLOperation):
@@ -274,12 +295,25 @@ class AggregateEndOp(_Aggregate):
     name = "kperf_gpu.aggregate_end"
 
     piece = prop_def(IntegerAttr)
+    version = opt_prop_def(StringAttr)
+    iterations = opt_prop_def(StringAttr)
 
-    assembly_format = "$clock `,` $index `region` $region_id `piece` $piece attr-dict `:` type($clock) `,` type($index)"
+    assembly_format = (
+        "$clock `,` $index `region` $region_id `piece` $piece (`version` $version^)? (`iterations` $iterations^)?"
+        " attr-dict `:` type($clock) `,` type($index)"
+    )
 
-    def __init__(self, clock: SSAValue, index: SSAValue, region: int, piece: int) -> None:
-        properties = {"region_id": IntegerAttr(region, i32), "piece": IntegerAttr(piece, i32)}
-        super().__init__(operands=[clock, index], properties=properties)
+    def __init__(
+        self,
+        clock: SSAValue,
+        index: SSAValue,
+        region: int,
+        piece: int,
+        version: str = "",
+        iterations: Windows = ALL,
+    ) -> None:
+        properties: dict[str, Attribute] = {"region_id": IntegerAttr(region, i32), "piece": IntegerAttr(piece, i32)}
+        super().__init__(operands=[clock, index], properties=properties | _versioned(version, iterations))
 
 
 @irdl_op_definition
@@ -291,11 +325,17 @@ class CountOp(IRDLOperation):
     index = operand_def(IndexType)
     region_id = prop_def(IntegerAttr)
 
-    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
-    assembly_format = "$index `region` $region_id attr-dict `:` type($index)"
+    version = opt_prop_def(StringAttr)
+    iterations = opt_prop_def(StringAttr)
 
-    def __init__(self, index: SSAValue, region: int) -> None:
-        super().__init__(operands=[index], properties={"region_id": IntegerAttr(region, i32)})
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+    assembly_format = (
+        "$index `region` $region_id (`version` $version^)? (`iterations` $iterations^)? attr-dict `:` type($index)"
+    )
+
+    def __init__(self, index: SSAValue, region: int, version: str = "", iterations: Windows = ALL) -> None:
+        properties: dict[str, Attribute] = {"region_id": IntegerAttr(region, i32)}
+        super().__init__(operands=[index], properties=properties | _versioned(version, iterations))
 
     def verify_(self) -> None:
         if self.region_id.value.data < 0:

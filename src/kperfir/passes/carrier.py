@@ -1,7 +1,7 @@
 """Carry records through Triton's own lowering: `kperf.record` -> an empty inline assembly that names its site.
 
-The carrier has a side effect and no operand, so nothing moves or copies it for
-the sake of data, and it arrives in the LLVM dialect as a line that is easy to find.
+The carrier has a side effect and no operand but its version, so nothing moves or
+copies it for the sake of data, and it arrives in the LLVM dialect as a line that is easy to find.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ def lower_records(module: ForeignModule) -> int:
 def _carrier(record: RecordOp) -> ForeignOp:
     name = quote(record.region_name.data, safe="")
     text = f"{PREFIX}{record.site.value.data} {record.kind.data} {name}>"
-    properties = f' <{{asm_string = "{text}", constraints = "=r", packed_element = 1 : i32, pure = false}}>'
+    constraints = "=r,r" if record.version is not None else "=r"
+    properties = f' <{{asm_string = "{text}", constraints = "{constraints}", packed_element = 1 : i32, pure = false}}>'
     location = next((op.location_text for op in (record.next_op, record.prev_op) if isinstance(op, ForeignOp)), "")
-    return ForeignOp("tt.elementwise_inline_asm", [], [text_type("i32")], properties, location)
+    return ForeignOp("tt.elementwise_inline_asm", list(record.operands), [text_type("i32")], properties, location)

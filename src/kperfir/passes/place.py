@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 
-from xdsl.ir import Block, Operation
+from xdsl.ir import Block, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
 from kperfir.ir.foreign import ForeignModule, ForeignOp, walk
@@ -19,6 +19,7 @@ from kperfir.ir.locations import Locations
 from kperfir.passes.anchors import LOOPS, STRUCTURAL, computes, is_anchor, role_of, rule_of
 from kperfir.passes.explicit import Marker
 from kperfir.passes.finding import Finding
+from kperfir.passes.iterations import IterationNumbers
 from kperfir.passes.runs import Key, Member, Path, Span, spans_of
 from kperfir.passes.scopes import Scope
 from kperfir.passes.tables import TableBuilder
@@ -40,6 +41,7 @@ def place(
     regions: tuple[str, ...],
     scopes: tuple[Scope, ...] = (),
     markers: tuple[Marker, ...] = (),
+    counts_turns: bool = False,
 ) -> Placed:
     """Insert `kperf.record` operations.
 
@@ -49,8 +51,9 @@ def place(
         regions: rules, as in `kperfir.plan.Plan.regions`.
         scopes: what the tags and markers name.
         markers: explicit markers of a Gluon kernel; they are replaced by records.
+        counts_turns: records in counted loops get the number of the turn.
     """
-    placer = _Placer(module, locations, regions, scopes, markers)
+    placer = _Placer(module, locations, regions, scopes, markers, counts_turns)
     for function in module.functions():
         placer.function(function)
     return Placed(placer.tables.table(), (*placer.findings, *placer.missing()))
@@ -58,11 +61,12 @@ def place(
 
 @dataclass(frozen=True)
 class _Around:
-    """What lies around a block: keys and region that are open, and whether a loop is."""
+    """What lies around a block: keys and region that are open, whether a loop is, and the number of its turn."""
 
     opened: frozenset[Key] = frozenset()
     region: int | None = None
     in_loop: bool = False
+    turn: SSAValue | None = None
 
 
 class _Placer:
@@ -73,7 +77,9 @@ class _Placer:
         regions: tuple[str, ...],
         scopes: tuple[Scope, ...],
         markers: tuple[Marker, ...],
+        counts_turns: bool,
     ) -> None:
+        self.turns = IterationNumbers() if counts_turns else None
         self.locations = locations
         self.scopes = {s.id: s for s in scopes}
         self.has_marks = any(s.kind == "mark" for s in scopes)
@@ -191,10 +197,16 @@ class _Placer:
         if op.opname == "ttg.warp_specialize":
             self.warp_specialize(op, around)
             return
-        inner = replace(around, in_loop=around.in_loop or op.opname in LOOPS)
+        inner = replace(around, in_loop=around.in_loop or op.opname in LOOPS, turn=self.turn(op, around))
         for region in op.regions:
             for block in region.blocks:
                 self.block(block, inner)
+
+    def turn(self, op: ForeignOp, around: _Around) -> SSAValue | None:
+        """Number of the turn inside a structure: of the innermost counted loop."""
+        if self.turns is None or op.opname not in LOOPS:
+            return around.turn
+        return self.turns.of(op) or around.turn
 
     def warp_specialize(self, op: ForeignOp, around: _Around) -> None:
         """The default partition goes on as its kernel; every other is a whole of its own."""
@@ -230,11 +242,12 @@ class _Placer:
         if marker.kind == "exit":
             region = stack.pop().region
             assert region is not None
-            self.insert(marker.op, region, "end", scope.name)
+            self.insert(marker.op, region, "end", scope.name, turn=stack[-1].turn)
             return
         origin: Origin = "mark" if marker.kind == "mark" else "scope"
         region = self.tables.region(stack[-1].region, scope.name, "sync", origin, scope.file, scope.line)
-        self.insert(marker.op, region, "mark" if origin == "mark" else "start", scope.name)
+        kind: Kind = "mark" if origin == "mark" else "start"
+        self.insert(marker.op, region, kind, scope.name, turn=stack[-1].turn)
         if origin == "scope":
             stack.append(replace(stack[-1], region=region))
 
@@ -249,8 +262,8 @@ class _Placer:
             latest[span.path] = region
             self.tables.operations(region, span.operations)
             name = self.tables.name(region)
-            self.insert(span.first, region, "start", name, span.piece)
-            self.insert_after(span.last, region, "end", name, span.piece)
+            self.insert(span.first, region, "start", name, span.piece, around.turn)
+            self.insert_after(span.last, region, "end", name, span.piece, around.turn)
             op: Operation | None = span.first
             while op is not None:
                 if isinstance(op, ForeignOp) and op.opname in STRUCTURAL:
@@ -282,17 +295,24 @@ class _Placer:
             self.seen.add(scope.id)
             region = self.tables.region(around.region, scope.name, "sync", "mark", scope.file, scope.line)
             self.tables.operations(region, (op.opname,))
-            self.insert(op, region, "mark", scope.name)
+            self.insert(op, region, "mark", scope.name, turn=around.turn)
 
-    def insert(self, before: Operation, region: int, kind: Kind, name: str, piece: int = 0) -> None:
+    def insert(
+        self, before: Operation, region: int, kind: Kind, name: str, piece: int = 0, turn: SSAValue | None = None
+    ) -> None:
         block = before.parent
         assert block is not None
-        block.insert_op_before(RecordOp(kind, name, self.tables.site(region, kind, piece)), before)
+        block.insert_op_before(self.record(region, kind, name, piece, turn), before)
 
-    def insert_after(self, after: Operation, region: int, kind: Kind, name: str, piece: int = 0) -> None:
+    def insert_after(
+        self, after: Operation, region: int, kind: Kind, name: str, piece: int = 0, turn: SSAValue | None = None
+    ) -> None:
         block = after.parent
         assert block is not None
-        block.insert_op_after(RecordOp(kind, name, self.tables.site(region, kind, piece)), after)
+        block.insert_op_after(self.record(region, kind, name, piece, turn), after)
+
+    def record(self, region: int, kind: Kind, name: str, piece: int, turn: SSAValue | None) -> RecordOp:
+        return RecordOp(kind, name, self.tables.site(region, kind, piece, turn is not None), turn)
 
     def missing(self) -> list[Finding]:
         """Scopes without a record."""

@@ -33,9 +33,9 @@ class TableBuilder:
         old = self._regions[region]
         self._regions[region] = replace(old, operations=tuple(dict.fromkeys(old.operations + names)))
 
-    def site(self, region: int, kind: Kind, piece: int = 0) -> int:
+    def site(self, region: int, kind: Kind, piece: int = 0, versioned: bool = False) -> int:
         """A new site of a region."""
-        self._sites.append(Site(len(self._sites), region, kind, piece))
+        self._sites.append(Site(len(self._sites), region, kind, piece, versioned))
         return len(self._sites) - 1
 
     def table(self) -> Table:

@@ -21,7 +21,7 @@ from kperfir.ir.kperf_gpu import (
     ReadCounterOp,
 )
 from kperfir.records import ALIGNMENT_BYTES, Layout
-from kperfir.windows import EVERYTHING, Chosen
+from kperfir.windows import ALL, EVERYTHING, Chosen, Windows
 
 
 def to_gpu(
@@ -31,6 +31,7 @@ def to_gpu(
     bits: int = 32,
     chosen: Chosen = EVERYTHING,
     pieces: tuple[tuple[int, int], ...] = (),
+    iterations: Windows = ALL,
 ) -> None:
     """Replace every `kperf.record`; allocate at entry and finalise before every return.
 
@@ -39,6 +40,7 @@ def to_gpu(
         layout: shape of the scratch block; its `place` decides where the ring lies.
         counter, bits: what is read at a record. chosen: who writes records.
         pieces: region and piece of each site, where sums are kept.
+        iterations: turns of a loop in which its records are written.
     """
     scratch = GlobalScratchAllocOp(-(-layout.cta_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES)
     entry: list[Operation] = [scratch]
@@ -53,24 +55,27 @@ def to_gpu(
     for op in list(kernel.body.ops):
         if isinstance(op, RecordOp):
             clock = ReadCounterOp(counter, kind)
-            store = _sum(op, clock, init.index, pieces) if layout.holds_sums else _store(op, clock, init.index)
-            kernel.carriers[store] = kernel.carriers.pop(op)
+            carrier = kernel.carriers.pop(op)
+            version = carrier[2]
+            if layout.holds_sums:
+                store = _sum(op, clock, init.index, pieces[op.site.value.data], version, iterations)
+            else:
+                store = CircularStoreOp(clock.clock, init.index, op.site.value.data, version, iterations)
+            kernel.carriers[store] = carrier
             Rewriter.replace_op(op, [store] if isinstance(store, CountOp) else [clock, store], [])
         elif isinstance(op, ReturnOp):
             Rewriter.insert_op(FinalizeOp(init.index), InsertPoint.before(op))
     Rewriter.insert_op(entry, InsertPoint.at_start(kernel.body))
 
 
-def _store(record: RecordOp, clock: ReadCounterOp, index: SSAValue) -> Operation:
-    return CircularStoreOp(clock.clock, index, record.site.value.data)
-
-
-def _sum(record: RecordOp, clock: ReadCounterOp, index: SSAValue, pieces: tuple[tuple[int, int], ...]) -> Operation:
-    region, piece = pieces[record.site.value.data]
+def _sum(
+    record: RecordOp, clock: ReadCounterOp, index: SSAValue, site: tuple[int, int], version: str, iterations: Windows
+) -> Operation:
+    region, piece = site
     match record.kind.data:
         case RecordKind.START:
             return AggregateStartOp(clock.clock, index, region)
         case RecordKind.END:
-            return AggregateEndOp(clock.clock, index, region, piece)
+            return AggregateEndOp(clock.clock, index, region, piece, version, iterations)
         case _:
-            return CountOp(index, region)
+            return CountOp(index, region, version, iterations)

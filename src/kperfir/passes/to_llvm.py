@@ -20,7 +20,7 @@ from kperfir.ir.kperf_gpu import (
     StoreCounterOp,
 )
 from kperfir.records import Layout
-from kperfir.windows import Chosen
+from kperfir.windows import ALL, Chosen, Windows
 
 _SHARED_SYMBOL = (
     "  llvm.mlir.global external @global_smem() {addr_space = 3 : i32, alignment = 16 : i64} : !llvm.array<0 x i8>"
@@ -43,6 +43,19 @@ class Frame:
     warp_size: int
 
 
+@dataclass(frozen=True)
+class Turn:
+    """The turn of the loop around a record.
+
+    Attributes:
+        number: name of its number, 32 bits, in the text around; empty where there is none.
+        iterations: turns in which the record is written.
+    """
+
+    number: str = ""
+    iterations: Windows = ALL
+
+
 class Target(Protocol):
     """The questions in which GPUs differ.
 
@@ -58,19 +71,19 @@ class Target(Protocol):
         """Read "clock" (32 or 64 bits) or "time" (64) into `%kp_clock<n>`."""
         ...
 
-    def store(self, frame: Frame, n: int, site: int, wraps: bool) -> list[str]:
-        """Store `%kp_clock<n>` and the site's id, and advance."""
+    def store(self, frame: Frame, n: int, site: int, wraps: bool, turn: Turn) -> list[str]:
+        """Store `%kp_clock<n>`, the site's id and the version, and advance."""
         ...
 
     def sum_start(self, n: int, region: int, bits: int) -> list[str]:
         """Keep `%kp_clock<n>` as the start of a region."""
         ...
 
-    def sum_end(self, n: int, region: int, bits: int, counts: bool) -> list[str]:
+    def sum_end(self, n: int, region: int, bits: int, counts: bool, turn: Turn) -> list[str]:
         """Add `%kp_clock<n>` less the region's start to what the region has taken."""
         ...
 
-    def count(self, n: int, region: int) -> list[str]:
+    def count(self, n: int, region: int, turn: Turn) -> list[str]:
         """Count a mark."""
         ...
 
@@ -98,13 +111,13 @@ def to_llvm(kernel: ChunkedKernel, target: Target, frame: Frame) -> str:
                 read = target.read_counter(number, op.counter.data, op.clock.type.width.data)
                 lines += _placed(read, _location(kernel, op.next_op))
             case CircularStoreOp() | StoreCounterOp():
-                value, location = kernel.carriers[op]
+                value, location, _ = kernel.carriers[op]
                 wraps = isinstance(op, CircularStoreOp)
-                store = target.store(frame, number, op.site.value.data, wraps)
+                store = target.store(frame, number, op.site.value.data, wraps, _turn(op))
                 lines += _placed([*store, f"{value} = llvm.mlir.constant(0 : i32) : i32"], location)
                 number += 1
             case AggregateStartOp() | AggregateEndOp() | CountOp():
-                value, location = kernel.carriers[op]
+                value, location, _ = kernel.carriers[op]
                 added = _added(op, target, number)
                 lines += _placed([*added, f"{value} = llvm.mlir.constant(0 : i32) : i32"], location)
                 number += 1
@@ -120,13 +133,19 @@ def to_llvm(kernel: ChunkedKernel, target: Target, frame: Frame) -> str:
 def _added(op: AggregateStartOp | AggregateEndOp | CountOp, target: Target, n: int) -> list[str]:
     region = op.region_id.value.data
     if isinstance(op, CountOp):
-        return target.count(n, region)
+        return target.count(n, region, _turn(op))
     kind = op.clock.type
     assert isinstance(kind, IntegerType)
     bits = kind.width.data
     if isinstance(op, AggregateStartOp):
         return target.sum_start(n, region, bits)
-    return target.sum_end(n, region, bits, op.piece.value.data == 0)
+    return target.sum_end(n, region, bits, op.piece.value.data == 0, _turn(op))
+
+
+def _turn(op: CircularStoreOp | StoreCounterOp | AggregateEndOp | CountOp) -> Turn:
+    if op.version is None:
+        return Turn()
+    return Turn(op.version.data, ALL if op.iterations is None else Windows.parse(op.iterations.data))
 
 
 def _location(kernel: ChunkedKernel, store: object) -> str:

@@ -7,7 +7,7 @@ lane predicate on a store, so every lane writes the same record to the same plac
 
 from __future__ import annotations
 
-from kperfir.passes.to_llvm import Frame
+from kperfir.passes.to_llvm import Frame, Turn
 from kperfir.records import (
     COUNT_OFFSET,
     END_CLOCK_OFFSET,
@@ -24,7 +24,7 @@ from kperfir.records import (
 )
 from kperfir.targets.sums import entry_of, keep_start, starts, taken
 from kperfir.targets.text import constant, intrinsic
-from kperfir.targets.writers import WRITES, all_write, are_all_writers, writers
+from kperfir.targets.writers import WRITES, all_write, are_all_writers, in_turn, site_word, step_of, writers
 from kperfir.windows import Chosen
 
 _SHARED = "!llvm.ptr<3>"
@@ -158,12 +158,19 @@ class Amd:
             f"{name} = llvm.trunc %kp_wide{n} : i64 to i32",
         ]
 
-    def store(self, frame: Frame, n: int, site: int, wraps: bool) -> list[str]:
+    def store(self, frame: Frame, n: int, site: int, wraps: bool, turn: Turn) -> list[str]:
         """One store of 8 or 16 bytes, the same by every lane; masked where not all waves write."""
         kind = _SHARED if frame.layout.place == "shared" else _GLOBAL
         index = f"%kp_at{n}"
         word = "i64" if frame.layout.record_bytes == WIDE_RECORD_BYTES else "i32"
-        lines = [f"{index} = llvm.load %kp_index : {_STACK} -> i32", constant(f"%kp_site{n}", site, word)]
+        decided, writes = in_turn(n, turn, WRITES)
+        lines = [
+            f"{index} = llvm.load %kp_index : {_STACK} -> i32",
+            *site_word(n, site, frame.layout.record_bytes, turn),
+            *decided,
+            *([] if writes == WRITES else _vector(f"{writes}_2", [writes] * 2, "i1")),
+        ]
+        mask = "%kp_writes2" if writes == WRITES else f"{writes}_2"
         if wraps:
             lines += [
                 constant(f"%kp_mask{n}", frame.layout.ring_bytes - 1),
@@ -174,8 +181,8 @@ class Amd:
             *lines,
             f"%kp_address{n} = llvm.getelementptr %kp_ring[{slot}] : ({kind}, i32) -> {kind}, i8",
             *_vector(f"%kp_record{n}", [f"%kp_site{n}", f"%kp_clock{n}"], word),
-            _masked_store(f"%kp_record{n}", f"%kp_address{n}", "%kp_writes2", f"2x{word}", kind, 8),
-            constant(f"%kp_step{n}", frame.layout.record_bytes),
+            _masked_store(f"%kp_record{n}", f"%kp_address{n}", mask, f"2x{word}", kind, 8),
+            *step_of(n, turn, frame.layout.record_bytes),
             f"%kp_next{n} = llvm.add {index}, %kp_step{n} : i32",
             f"llvm.store %kp_next{n}, %kp_index : i32, {_STACK}",
             intrinsic("llvm.amdgcn.sched.barrier", [("%kp_0", "i32")]),
@@ -185,7 +192,7 @@ class Amd:
         """The start stays in a register."""
         return keep_start(n, region, bits, _STACK)
 
-    def sum_end(self, n: int, region: int, bits: int, counts: bool) -> list[str]:
+    def sum_end(self, n: int, region: int, bits: int, counts: bool, turn: Turn) -> list[str]:
         """Atomics by lane 0, whose results nobody reads."""
         least = [
             constant(f"%kp_all_bits{n}", -1, "i64"),
@@ -203,12 +210,13 @@ class Amd:
                     ("umax", f"%kp_least{n}", LEAST_OFFSET),
                 ],
                 int(counts),
+                turn,
             ),
         ]
 
-    def count(self, n: int, region: int) -> list[str]:
+    def count(self, n: int, region: int, turn: Turn) -> list[str]:
         """One atomic by lane 0."""
-        return _by_lane_0(n, region, [], 1)
+        return _by_lane_0(n, region, [], 1, turn)
 
     def finalize(self, frame: Frame, n: int) -> list[str]:
         """End times by lane 0 of every wave, its count if it writes; a ring in shared memory is copied by its wave."""
@@ -274,12 +282,14 @@ class Amd:
         ]
 
 
-def _by_lane_0(n: int, region: int, updates: list[tuple[str, str, int]], count: int) -> list[str]:
+def _by_lane_0(n: int, region: int, updates: list[tuple[str, str, int]], count: int, turn: Turn) -> list[str]:
     """Update a warp's sums of a region: operation, value and offset of each; and its count."""
     update, after = f"^kp_add{n}", f"^kp_added{n}"
+    decided, writes = in_turn(n, turn, WRITES)
     lines = [
+        *decided,
         f'%kp_lane_0{n} = llvm.icmp "eq" %kp_lane, %kp_0 : i32',
-        f"%kp_adds{n} = llvm.and %kp_lane_0{n}, {WRITES} : i1",
+        f"%kp_adds{n} = llvm.and %kp_lane_0{n}, {writes} : i1",
         f"llvm.cond_br %kp_adds{n}, {update}, {after}",
         f"{update}:",
         entry_of(f"%kp_entry{n}", region),

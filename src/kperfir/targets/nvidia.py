@@ -8,7 +8,7 @@ in registers through the kernel.
 
 from __future__ import annotations
 
-from kperfir.passes.to_llvm import Frame
+from kperfir.passes.to_llvm import Frame, Turn
 from kperfir.records import (
     COUNT_OFFSET,
     CTA_OFFSET,
@@ -28,7 +28,7 @@ from kperfir.records import (
 )
 from kperfir.targets.sums import entry_of, keep_start, starts, taken
 from kperfir.targets.text import assembly, constant
-from kperfir.targets.writers import WRITES, all_write, are_all_writers, writers
+from kperfir.targets.writers import WRITES, all_write, are_all_writers, in_turn, site_word, step_of, writers
 from kperfir.windows import Chosen
 
 _SHARED = "!llvm.ptr<3>"
@@ -134,7 +134,7 @@ class Nvidia:
         register = {"clock": "%clock64", "time": "%globaltimer"}[counter]
         return [assembly([f"mov.u64 $0, {register};"], "=l", (), (f"%kp_clock{n}", "i64"))]
 
-    def store(self, frame: Frame, n: int, site: int, wraps: bool) -> list[str]:
+    def store(self, frame: Frame, n: int, site: int, wraps: bool, turn: Turn) -> list[str]:
         """One store of 8 or 16 bytes by lane 0."""
         kind, space, constraint = (
             (_SHARED, "shared", "r") if frame.layout.place == "shared" else (_GLOBAL, "global", "l")
@@ -142,7 +142,12 @@ class Nvidia:
         index = f"%kp_at{n}"
         wide = frame.layout.record_bytes == WIDE_RECORD_BYTES
         word, vector, letter = ("i64", "v2.b64", "l") if wide else ("i32", "v2.b32", "r")
-        lines = [f"{index} = llvm.load %kp_index : !llvm.ptr -> i32", constant(f"%kp_site{n}", site, word)]
+        decided, writes = in_turn(n, turn, "%kp_write")
+        lines = [
+            f"{index} = llvm.load %kp_index : !llvm.ptr -> i32",
+            *site_word(n, site, frame.layout.record_bytes, turn),
+            *decided,
+        ]
         if wraps:
             lines += [
                 constant(f"%kp_mask{n}", frame.layout.ring_bytes - 1),
@@ -150,12 +155,12 @@ class Nvidia:
             ]
         slot = f"%kp_slot{n}" if wraps else index
         address = f"%kp_address{n}"
-        operands = [(address, kind), (f"%kp_site{n}", word), (f"%kp_clock{n}", word), ("%kp_write", "i1")]
+        operands = [(address, kind), (f"%kp_site{n}", word), (f"%kp_clock{n}", word), (writes, "i1")]
         return [
             *lines,
             f"{address} = llvm.getelementptr %kp_ring[{slot}] : ({kind}, i32) -> {kind}, i8",
             assembly([f"@$3 st.{space}.{vector} [$0], {{$1, $2}};"], f"{constraint},{letter},{letter},b", operands),
-            constant(f"%kp_step{n}", frame.layout.record_bytes),
+            *step_of(n, turn, frame.layout.record_bytes),
             f"%kp_next{n} = llvm.add {index}, %kp_step{n} : i32",
             f"llvm.store %kp_next{n}, %kp_index : i32, !llvm.ptr",
         ]
@@ -164,8 +169,9 @@ class Nvidia:
         """The start stays in a register."""
         return keep_start(n, region, bits, _STACK)
 
-    def sum_end(self, n: int, region: int, bits: int, counts: bool) -> list[str]:
+    def sum_end(self, n: int, region: int, bits: int, counts: bool, turn: Turn) -> list[str]:
         """Reductions by lane 0, which nobody waits for."""
+        decided, writes = in_turn(n, turn, "%kp_write")
         entry = f"%kp_entry{n}"
         text = [
             "{ .reg .b64 c; not.b64 c, $1;",
@@ -174,14 +180,16 @@ class Nvidia:
             f"@$2 red.global.max.u64 [$0+{LEAST_OFFSET}], c;",
             f"@$2 red.global.add.u64 [$0+{COUNT_OFFSET}], {int(counts)}; }}",
         ]
-        operands = [(entry, _GLOBAL), (f"%kp_taken{n}", "i64"), ("%kp_write", "i1")]
-        return [*taken(n, region, bits, _STACK), entry_of(entry, region), assembly(text, "l,l,b", operands)]
+        operands = [(entry, _GLOBAL), (f"%kp_taken{n}", "i64"), (writes, "i1")]
+        lines = [*taken(n, region, bits, _STACK), *decided, entry_of(entry, region)]
+        return [*lines, assembly(text, "l,l,b", operands)]
 
-    def count(self, n: int, region: int) -> list[str]:
+    def count(self, n: int, region: int, turn: Turn) -> list[str]:
         """One reduction by lane 0."""
+        decided, writes = in_turn(n, turn, "%kp_write")
         entry = f"%kp_entry{n}"
         text = [f"@$1 red.global.add.u64 [$0+{COUNT_OFFSET}], 1;"]
-        return [entry_of(entry, region), assembly(text, "l,b", [(entry, _GLOBAL), ("%kp_write", "i1")])]
+        return [*decided, entry_of(entry, region), assembly(text, "l,b", [(entry, _GLOBAL), (writes, "i1")])]
 
     def finalize(self, frame: Frame, n: int) -> list[str]:
         """End times by lane 0 of every warp, its count if it writes; a ring in shared memory is copied by its warp."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from kperfir.passes.to_llvm import Frame
+from kperfir.passes.to_llvm import Frame, Turn
+from kperfir.records import WIDE_RECORD_BYTES
 from kperfir.targets.text import constant, is_in
 from kperfir.windows import Chosen
 
@@ -41,3 +42,42 @@ def writers(frame: Frame, chosen: Chosen, numbers: dict[str, str]) -> list[str]:
         lines.append(f"%kp_bits{n} = llvm.and {bits[0] if n == 0 else f'%kp_bits{n - 1}'}, {bit} : i1")
     last = f"%kp_bits{len(bits) - 2}" if len(bits) > 1 else bits[0]
     return [*lines, f"{WRITES} = llvm.and {last}, %kp_has_ring : i1"]
+
+
+def in_turn(n: int, turn: Turn, writes: str) -> tuple[list[str], str]:
+    """Define whether record `n` is written in this turn of its loop.
+
+    Returns:
+        the lines, and the name of that bit: `writes` where it is in every turn.
+    """
+    if not turn.number or turn.iterations.are_all:
+        return [], writes
+    name = f"%kp_turn_writes{n}"
+    inside = is_in(f"%kp_in_turn{n}", turn.number, turn.iterations)
+    return [*inside, f"{name} = llvm.and {writes}, %kp_in_turn{n} : i1"], name
+
+
+def step_of(n: int, turn: Turn, record_bytes: int) -> list[str]:
+    """Define `%kp_step<n>`: how far the index advances, which is nowhere where nothing is written."""
+    if not turn.number or turn.iterations.are_all:
+        return [constant(f"%kp_step{n}", record_bytes)]
+    return [
+        constant(f"%kp_full_step{n}", record_bytes),
+        f"%kp_step{n} = llvm.select %kp_in_turn{n}, %kp_full_step{n}, %kp_0 : i1, i32",
+    ]
+
+
+def site_word(n: int, site: int, record_bytes: int, turn: Turn) -> list[str]:
+    """Define `%kp_site<n>`: the record's first word, or its first two with the version in the upper."""
+    name = f"%kp_site{n}"
+    if record_bytes != WIDE_RECORD_BYTES:
+        return [constant(name, site)]
+    if not turn.number:
+        return [constant(name, site, "i64")]
+    return [
+        constant(f"{name}_id", site, "i64"),
+        constant(f"{name}_32", 32, "i64"),
+        f"{name}_version = llvm.zext {turn.number} : i32 to i64",
+        f"{name}_upper = llvm.shl {name}_version, {name}_32 : i64",
+        f"{name} = llvm.or {name}_upper, {name}_id : i64",
+    ]

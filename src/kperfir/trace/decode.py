@@ -70,6 +70,7 @@ class Records:
 
     Attributes:
         row: index into the headers. warp: number of the warp's ring. site: of each record.
+        version: of each record; -1 where a record has no room for one.
         clock: unwrapped, on the SM's own 64-bit counter.
         ambiguous: the clock may be off by multiples of 2^32 cycles.
         written, kept: records of each header row and warp, shape (rows, warps).
@@ -79,6 +80,7 @@ class Records:
     row: I64
     warp: I64
     site: I64
+    version: I64
     clock: I64
     ambiguous: Flags
     written: I64
@@ -116,11 +118,13 @@ def decode(payload: Payload, layout: Layout) -> Records:
     word = layout.rings_offset_bytes + warp * layout.ring_bytes + slot * layout.record_bytes
     word //= _WORD_BYTES
     site = blocks.at(row, word)
-    if layout.record_bytes == NARROW_RECORD_BYTES:
+    is_narrow = layout.record_bytes == NARROW_RECORD_BYTES
+    version = np.full_like(site, -1) if is_narrow else blocks.at(row, word + 1)
+    if is_narrow:
         clock, ambiguous = _unwrap(blocks.at(row, word + 1), first, headers, row, (written == kept)[row, warp])
     else:
         clock, ambiguous = _long(blocks.at(row, word + 2), blocks.at(row, word + 3)), np.zeros(len(row), np.bool_)
-    return Records(headers, row, warp, site, clock, ambiguous, written, kept)
+    return Records(headers, row, warp, site, version, clock, ambiguous, written, kept)
 
 
 def join(parts: list[Records]) -> Records:

@@ -24,6 +24,7 @@ EVENTS = pa.schema(
         ("cta", pa.int64()),
         ("sm", pa.int64()),
         ("warp", pa.int32()),
+        ("iteration", pa.int64()),
         ("instance", pa.int64()),
         ("depth", pa.int32()),
         ("start_clock", pa.int64()),
@@ -40,7 +41,8 @@ EVENTS = pa.schema(
 )
 """Columns of the events table.
 
-capture: number of the capture file, `launch` of the launch in it. instance: number of
+capture: number of the capture file, `launch` of the launch in it. iteration: turn of the
+loop around it, where the plan asked for that version, else null. instance: number of
 the span among those kept of its warp and region. depth: spans open around it.
 start_clock, end_clock: raw, of the SM's counter, or host nanoseconds in the interpreter.
 duration: from start to end; busy: the same less what interrupted it. Raw: the cost of
@@ -68,6 +70,7 @@ def events_table(capture: int, launch: Launch, kernel: Kernel, axis: Axis, heade
         "cta": headers.cta[spans.row],
         "sm": sm,
         "warp": spans.warp * kernel.layout.warp_step,
+        "iteration": _given(spans.version),
         "instance": spans.instance,
         "depth": spans.depth,
         "start_clock": spans.start,
@@ -99,6 +102,10 @@ def _names(names: list[str], index: I64) -> pa.Array:
     distinct = list(dict.fromkeys(names))
     code = np.array([distinct.index(n) for n in names], np.int32)
     return pa.DictionaryArray.from_arrays(pa.array(code[index], pa.int32()), pa.array(distinct, pa.string()))
+
+
+def _given(version: I64) -> pa.Array:
+    return pa.array(version, pa.int64(), mask=version < 0)
 
 
 def _cycles(kernel: Kernel, values: I64) -> pa.Array | I64:

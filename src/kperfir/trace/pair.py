@@ -35,6 +35,7 @@ class Spans:
 
     Attributes:
         row: index into the headers. warp: number of the warp's ring. region: what.
+        version: of the start, -1 where it has none.
         instance: number of the span among those kept of its warp and region.
         depth: spans that are open around it in its warp.
         start, end: clock; equal for a mark. busy: its parts' lengths added up.
@@ -48,6 +49,7 @@ class Spans:
     row: I64
     warp: I64
     region: I64
+    version: I64
     instance: I64
     depth: I64
     start: I64
@@ -72,6 +74,8 @@ def pair(records: Records, table: Table) -> Spans:
     clock, doubt = records.clock[known], records.ambiguous[known]
     region = _column([s.region for s in table.sites])[site]
     piece = _column([s.piece for s in table.sites])[site]
+    versioned = np.array([s.versioned for s in table.sites], np.bool_)[site]
+    version = np.where(versioned, records.version[known], -1)
     mark = np.array([s.kind == "mark" for s in table.sites], np.bool_)[site]
     opens = np.array([s.kind == "start" for s in table.sites], np.bool_)[site]
     group = (row * records.written.shape[1] + warp) * max(len(table.regions), 1) + region
@@ -101,6 +105,7 @@ def pair(records: Records, table: Table) -> Spans:
         row=row[sorted_first],
         warp=warp[sorted_first],
         region=region[sorted_first],
+        version=version[sorted_first],
         instance=number[heads][by_time],
         depth=depth[sorted_first],
         start=clock[sorted_first],
