@@ -24,7 +24,7 @@ WARP_GROUP = 4
 
 Buffer = Literal["auto", "shared", "global"]
 Metric = Literal["clock32", "clock64", "time"]
-Strategy = Literal["circular", "aggregate"]
+Strategy = Literal["circular", "flush", "aggregate"]
 Version = Literal["none", "iteration"]
 _ALWAYS_PRINTED = ("regions", "buffer", "slots")
 _WINDOWS = ("launches", "ctas", "sms", "warps", "iterations")
@@ -45,8 +45,10 @@ class Plan:
         slots: records a warp keeps, a power of two from 2; 0 leaves it to kperfir.
         metric: what a record holds: the low 32 bits of the SM's clock, all 64, or
             the device's global time in nanoseconds, which goes in steps (32 ns on an H200).
-        strategy: "circular" keeps each warp's newest records; "aggregate" keeps none, and
-            adds up in the kernel: count, sum, least and greatest of each region.
+        strategy: "circular" keeps each warp's newest records; "flush" sends each record to
+            global memory at once and overwrites none, so that all are kept where slots are
+            enough; "aggregate" keeps none, and adds up in the kernel: count, sum, least
+            and greatest of each region.
         version: "iteration": each record in a counted loop carries the number of the
             loop's turn, from 0; it then has 16 bytes, and a 64-bit clock.
         granularity: "warp": each warp records; a number n: the first warp of each n;
@@ -86,6 +88,8 @@ class Plan:
         if self.slots and (self.slots not in range(2, MAX_SLOTS + 1) or self.slots & (self.slots - 1)):
             what = f"A ring of {self.slots} slots cannot be made."
             raise PlanError(what, f"Use a power of two from 2 to {MAX_SLOTS}, or 0.")
+        if self.strategy == "flush" and self.buffer == "shared":
+            raise PlanError("Records are flushed to global memory, not to shared.", "Leave buffer out.")
         if self.strategy == "aggregate" and self.version != "none":
             raise PlanError("Sums of regions have no version.", "Leave one of the two out.")
         if self.strategy == "aggregate" and (self.slots or self.buffer == "shared"):

@@ -26,7 +26,8 @@ of least}. All of it is zero before, so a count of 0 says that nothing was added
 A record of 8 bytes is {u32 site, u32 clock bits 31:0}; one of 16 bytes is
 {u32 site, u32 version, u64 clock}. Words are little-endian. A warp's n-th record
 lies in slot n mod `slots`, so a ring that wrapped keeps the newest records and
-its oldest is at (count mod slots).
+its oldest is at (count mod slots). A layout that does not wrap keeps the first
+`slots` records, and its count goes on.
 """
 
 from __future__ import annotations
@@ -73,6 +74,7 @@ class Layout:
             Of sums: regions.
         place: memory that holds the ring while the kernel runs.
         record_bytes: 8 (32-bit clock) or 16 (64-bit clock, or global time); 32 of sums.
+        wraps: newer records overwrite the oldest; else those that find no slot are only counted.
         warp_step: ring n is that of the CTA's warp n * warp_step; warps between have none.
     """
 
@@ -81,6 +83,7 @@ class Layout:
     place: Place = "shared"
     record_bytes: int = NARROW_RECORD_BYTES
     warp_step: int = 1
+    wraps: bool = True
 
     def __post_init__(self) -> None:
         wrong = self.slots < 1 if self.holds_sums else self.slots < 2 or self.slots & (self.slots - 1)

@@ -32,6 +32,8 @@ KNOBS: dict[str, dict[str, Any]] = {
     "iterations": {"iterations": "0-7+0-:100"},
     "iterations and time": {"iterations": "8-", "metric": "time", "version": "iteration"},
     "sums of iterations": {"strategy": "aggregate", "buffer": "global", "iterations": "0-7"},
+    "flush": {"strategy": "flush", "buffer": "global"},
+    "flush with versions": {"strategy": "flush", "buffer": "global", "version": "iteration", "iterations": "1-"},
     "sums": {"strategy": "aggregate", "buffer": "global"},
     "sums of 64 bits": {
         "strategy": "aggregate",
@@ -65,7 +67,7 @@ def expected_layout(knobs: dict[str, Any]) -> tuple[int, int, int]:
     """Rings, bytes of a record, step, for 8 warps."""
     step = {"warp-group": 4, "cta": 8}.get(knobs.get("granularity", 1), knobs.get("granularity", 1))
     record_bytes = 16 if is_wide(knobs) else 8
-    return 8 // step, 32 if "strategy" in knobs else record_bytes, step
+    return 8 // step, 32 if knobs.get("strategy") == "aggregate" else record_bytes, step
 
 
 @pytest.mark.parametrize("buffer", ["shared", "global"])
@@ -78,6 +80,8 @@ def test_nvidia(knobs: dict[str, Any], arch: int, buffer: str, tmp_path: Path, m
     ptx = built.kernel.asm["ptx"]
     layout = built.layout
     assert (layout.warps, layout.record_bytes, layout.warp_step) == expected_layout(knobs)
+    assert layout.wraps == ("strategy" not in knobs)
+    buffer = layout.place
     sites = len(built.table.sites)
     # entry and exit read both 64-bit counters whatever a record holds
     reads = {name: ptx.count(f", %{name};") for name in ("clock", "clock64", "globaltimer")}
@@ -124,7 +128,7 @@ def test_amd_compiles(arch: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     for line in lines:
         knobs = KNOBS[line["name"]]
         assert tuple(line["layout"]) == expected_layout(knobs)
-        if "strategy" in knobs:
+        if knobs.get("strategy") == "aggregate":
             assert line["atomics"] >= 2 + 4 * (line["sites"] // 2)
         is_time = knobs.get("metric") == "time"
         assert line["clock"] >= 2 + (0 if is_time else line["sites"])

@@ -179,3 +179,23 @@ def test_sums_of_chosen_turns(tmp_path: Path) -> None:
         add_often[(CTAS,)](x, out, TURNS, 1024, num_warps=WARPS)
     (kernel,) = kp.load(tmp_path / "x.kperf").summary().kernels
     assert {r.name: r.count for r in kernel.regions} == {"kernel": CTAS * WARPS, "load": CTAS * WARPS * 3}
+
+
+@pytest.mark.parametrize("slots", [0, 8])
+def test_flushed_records_are_the_first(slots: int, tmp_path: Path) -> None:
+    x = inputs()
+    plain, recorded = torch.zeros_like(x), torch.zeros_like(x)
+    add_often[(CTAS,)](x, plain, TURNS, 1024, num_warps=WARPS)
+    with kp.record(tmp_path / "x.kperf", strategy="flush", slots=slots):
+        add_often[(CTAS,)](x, recorded, TURNS, 1024, num_warps=WARPS)
+    assert torch.equal(plain, recorded)
+    trace = kp.load(tmp_path / "x.kperf")
+    (launch,) = trace.launches
+    assert (launch.written_by_warp == RECORDS_A_WARP).all() and launch.unpaired == {}
+    kept = min(slots or 1024, RECORDS_A_WARP)
+    assert launch.kept == kept * CTAS * WARPS
+    events = trace.events().to_pandas()
+    loads = (kept - 1) // 2
+    assert (events[events["region"] == "load"].groupby(["cta", "warp"]).size() == min(loads, TURNS)).all()
+    assert len(events[events["region"] == "kernel"]) == (CTAS * WARPS if kept == RECORDS_A_WARP else 0)
+    assert ("dropped" in {p.code for p in trace.problems()}) == (kept < RECORDS_A_WARP)

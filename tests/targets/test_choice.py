@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kperfir.passes.to_llvm import Frame, Turn
 from kperfir.records import Layout
 from kperfir.targets.text import is_in
-from kperfir.targets.writers import WRITES, all_write, are_all_writers, in_turn, site_word, writers
+from kperfir.targets.writers import WRITES, all_write, are_all_writers, in_room, in_turn, site_word, writers
 from kperfir.windows import ALL, NONE, Chosen, Window, Windows
 
 _WORD = 1 << 32
@@ -26,6 +26,7 @@ _MEANING = {
     "udiv": lambda a, b: a // b,
     "and": lambda a, b: a & b,
     "or": lambda a, b: a | b,
+    "ult": lambda a, b: int(a < b),
     "ule": lambda a, b: int(a <= b),
     "eq": lambda a, b: int(a == b),
 }
@@ -93,11 +94,19 @@ def test_where_all_write_nothing_is_decided() -> None:
 @pytest.mark.parametrize("iterations", ["all", "none", "3", "0-1+4-:3"])
 def test_records_of_other_turns_are_not_written(iterations: str) -> None:
     turn = Turn("%t", Windows.parse(iterations))
-    lines, name = in_turn(7, turn, "%w")
+    lines, name = in_turn(7, turn, "%w", ("mov.u32 $0, $1;", "=r,r"))
+    lines = [line if "inline_asm" not in line else "%kp_number7 = llvm.or %t, %t : i32" for line in lines]
     for number, writes in product(range(12), (0, 1)):
         values = run(lines, {"%t": number, "%w": writes})
         assert values[name] == (writes and number in turn.iterations)
-    assert in_turn(7, Turn(), "%w") == ([], "%w")
+    assert in_turn(7, Turn(), "%w", ("", "")) == ([], "%w")
+
+
+def test_a_ring_that_does_not_wrap_has_room_or_not() -> None:
+    lines, name = in_room(3, "%i", "%w", wraps=False)
+    for index, writes in product((0, 56, 64, 72), (0, 1)):
+        assert run(lines, {"%i": index, "%w": writes, "%kp_ring_bytes": 64})[name] == (writes and index < 64)
+    assert in_room(3, "%i", "%w", wraps=True) == ([], "%w")
 
 
 @pytest.mark.parametrize("turn", [Turn(), Turn("%t")])

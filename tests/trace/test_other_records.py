@@ -62,3 +62,25 @@ def test_narrow_records_have_no_version(tmp_path: Path) -> None:
     data = handmade.block(handmade.LAYOUT, warps=[handmade.span(1100, 1900)])
     trace = load(handmade.write(tmp_path / "a", [(handmade.launch(0, 1), data)], kernel))
     assert trace.events()["iteration"].to_pylist() == [None]
+
+
+def test_records_that_found_no_slot_are_the_newest(tmp_path: Path) -> None:
+    """The first eight of twenty are there; the kernel's end is not, so its span is left out."""
+    layout = Layout(1, 8, "global", wraps=False)
+    kernel = Kernel(0, "add", "h", "cuda:90", layout, handmade.TABLE)
+    words = [(0, 100), *[w for i in range(9) for w in [(2, 1000 * i + 200), (3, 1000 * i + 700)]], (1, 99_000)]
+    long_ring = Layout(1, 32, "global")
+    whole = handmade.block(long_ring, warps=[words], clocks=(50, 100_000), times_ns=(50, 50_050))
+    data = bytearray(handmade.block(layout, warps=[[]], clocks=(50, 100_000), times_ns=(50, 50_050)))
+    data[64:68] = len(words).to_bytes(4, "little")
+    data[layout.rings_offset_bytes :] = whole[long_ring.rings_offset_bytes :][: layout.ring_bytes]
+    trace = load(handmade.write(tmp_path / "a", [(handmade.launch(0, 1), bytes(data))], kernel))
+    (launch,) = trace.launches
+    assert (launch.written, launch.kept, launch.unpaired, launch.cut) == (20, 8, {}, {0: 1, 1: 1})
+    assert trace.events()["start_clock"].to_pylist() == [200, 1200, 2200]
+    (problem,) = (p for p in trace.problems() if p.code == "dropped")
+    assert "12 of 20 records found no slot: a warp has 8" in problem.what and "whose end" in problem.what
+    assert problem.cure == "32 slots would keep all."
+    region = trace.summary().kernels[0].regions[1]
+    assert region.share == pytest.approx(1500 / (3200 - 50))
+    assert "12 dropped" in str(trace.summary())

@@ -17,7 +17,7 @@ _SHOWN = 3
 _INTERPRETED = "Times are those of Triton's interpreter on the host, in nanoseconds: they say nothing of a GPU."
 _RAW = (
     "Times are raw: the cost of the records is in them. Share: of the time that the region's warps were in the kernel;"
-    " where records were overwritten, since their oldest that is left."
+    " where records are missing, of the time that those left cover."
 )
 
 
@@ -69,7 +69,8 @@ def _records(kernel: KernelSummary) -> str:
     if kernel.holds_sums:
         return "no records: each warp added up what its regions took"
     dropped = kernel.written - kernel.kept
-    return f"records: {kernel.written} written, {dropped} overwritten, {kernel.slots} slots a warp"
+    lost = "overwritten" if kernel.wraps else "dropped"
+    return f"records: {kernel.written} written, {dropped} {lost}, {kernel.slots} slots a warp"
 
 
 def _row(region: RegionSummary, holds_sums: bool) -> tuple[str, ...]:

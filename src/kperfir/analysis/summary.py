@@ -28,7 +28,8 @@ class RegionSummary:
         mean, least, greatest: the same where the kernel adds up itself, which leaves no
             median; least and greatest are of uninterrupted parts. Else None.
         share: total over the time that the region's warps were in the kernel. Where a
-            ring wrapped, that time runs from its oldest kept record.
+            ring wrapped, that time runs from its oldest kept record; where records found
+            no slot, to its newest.
     """
 
     name: str
@@ -53,6 +54,7 @@ class KernelSummary:
 
     Attributes:
         unit: "cycles", or "ns" where records hold nanoseconds. ctas: of all recorded launches.
+        wraps: records that were not kept were overwritten; else they found no slot.
         written, kept: records. slots: records a warp's ring holds.
         holds_sums: the kernel adds up what its regions take and keeps no record.
         ghz: median measured frequency, None where no launch has one.
@@ -73,6 +75,7 @@ class KernelSummary:
     place_reason: str
     slots: int
     holds_sums: bool
+    wraps: bool
     ghz: float | None
     combined_launches: int
     unknown_launches: int
@@ -131,6 +134,7 @@ def _kernel(kernel: Kernel, launches: list[LaunchTrace]) -> KernelSummary:
         place_reason=kernel.place_reason,
         slots=kernel.layout.slots,
         holds_sums=kernel.layout.holds_sums,
+        wraps=kernel.layout.wraps,
         ghz=float(np.median(known)) if known else None,
         combined_launches=sum(axis.frequency == "combined" for axis in axes),
         unknown_launches=sum(axis.frequency == "unknown" for axis in axes),
@@ -224,8 +228,10 @@ def _time_of_warps(launch: LaunchTrace, regions: int) -> I64:
     warps = launch.written_by_warp.shape[1]
     first, last = launch.kept_clocks
     whole = (launch.written_by_warp <= launch.kernel.layout.slots).ravel()
-    first = np.where(whole, np.minimum(first, np.repeat(headers.start_clock, warps)), first)
-    last = np.maximum(last, np.repeat(headers.end_clock, warps))
+    wraps = launch.kernel.layout.wraps
+    starts, ends = (np.repeat(clock, warps) for clock in (headers.start_clock, headers.end_clock))
+    first = np.where(whole | (not wraps), np.minimum(first, starts), first)
+    last = np.where(whole | wraps, np.maximum(last, ends), last)
     pairs = np.unique((spans.row * warps + spans.warp) * regions + spans.region)
     within = np.zeros(regions, np.int64)
     np.add.at(within, pairs % regions, (last - first)[pairs // regions])

@@ -142,6 +142,8 @@ def choose(plan: Plan, plain: Resources, limits: DeviceLimits) -> tuple[Request,
     request = Request.of(plan)
     if plan.strategy == "aggregate":
         return request, "global memory: sums are added up there"
+    if plan.strategy == "flush":
+        return request, "global memory: records are flushed to it"
     if plan.buffer == "global":
         return replace(request, place="global"), "global memory: asked for"
     warps = plain.warps or 1

@@ -14,6 +14,7 @@ from kperfir.records import NARROW_RECORD_BYTES, SUMS_BYTES, WIDE_RECORD_BYTES, 
 from kperfir.windows import Chosen, Windows
 
 DEFAULT_SLOTS = 256
+FLUSHED_SLOTS = 1024
 SITES_ATTRIBUTE = "kperf.sites"
 MODULE_ATTRIBUTE = "kperf.request"
 _COMPILE_HALF = ("records.py", "windows.py", "plan.py", "markers.py", "ir", "passes", "targets", "bridge", "language")
@@ -48,8 +49,8 @@ class Request:
         """What a plan asks for where nothing is known of the kernel yet."""
         return Request(
             regions=plan.regions,
-            place="global" if plan.buffer == "global" or plan.strategy == "aggregate" else "shared",
-            slots=plan.slots or DEFAULT_SLOTS,
+            place="global" if plan.buffer == "global" or plan.strategy != "circular" else "shared",
+            slots=plan.slots or (FLUSHED_SLOTS if plan.strategy == "flush" else DEFAULT_SLOTS),
             metric=plan.metric,
             strategy=plan.strategy,
             warps_per_writer=plan.warps_per_writer,
@@ -86,7 +87,8 @@ class Request:
         """Shape of a CTA's block, for a kernel of so many warps and regions."""
         step = min(self.warps_per_writer or warps, warps)
         slots = regions if self.strategy == "aggregate" else self.slots
-        return Layout(-(-warps // step), slots, self.place, self.record_bytes, step)
+        wraps = self.strategy == "circular"
+        return Layout(-(-warps // step), slots, self.place, self.record_bytes, step, wraps)
 
     def to_json(self) -> str:
         """As the module's attribute and the kernel's metadata hold it."""

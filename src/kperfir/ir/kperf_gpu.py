@@ -7,7 +7,7 @@
     kperf_gpu.circular_store %clock, %index site 3 : i32
     kperf_gpu.finalize %index
 
-`store_counter` is the same store where the ring cannot wrap. Where sums are kept
+`store_counter` is the same store where nothing is overwritten. Where sums are kept
 instead of records, these stand in the place of stores:
 
     kperf_gpu.aggregate_start %clock, %index region 1 : i32
@@ -239,7 +239,7 @@ class _Store(IRDLOperation):
 
 @irdl_op_definition
 class StoreCounterOp(_Store):
-    """Write one record and advance; the ring must have room for all there will be.
+    """Write one record and advance; one that finds no room is counted, and not written.
 
     `version` names the number of the loop's turn in the text around; with `iterations` nothing is written in others.
     """

@@ -19,6 +19,7 @@ from kperfir.ir.kperf_gpu import (
     InitOp,
     LocalAllocOp,
     ReadCounterOp,
+    StoreCounterOp,
 )
 from kperfir.records import ALIGNMENT_BYTES, Layout
 from kperfir.windows import ALL, EVERYTHING, Chosen, Windows
@@ -60,7 +61,8 @@ def to_gpu(
             if layout.holds_sums:
                 store = _sum(op, clock, init.index, pieces[op.site.value.data], version, iterations)
             else:
-                store = CircularStoreOp(clock.clock, init.index, op.site.value.data, version, iterations)
+                kind_of_store = CircularStoreOp if layout.wraps else StoreCounterOp
+                store = kind_of_store(clock.clock, init.index, op.site.value.data, version, iterations)
             kernel.carriers[store] = carrier
             Rewriter.replace_op(op, [store] if isinstance(store, CountOp) else [clock, store], [])
         elif isinstance(op, ReturnOp):

@@ -24,13 +24,14 @@ from kperfir.records import (
 )
 from kperfir.targets.sums import entry_of, keep_start, starts, taken
 from kperfir.targets.text import constant, intrinsic
-from kperfir.targets.writers import WRITES, all_write, are_all_writers, in_turn, site_word, step_of, writers
+from kperfir.targets.writers import WRITES, all_write, are_all_writers, in_room, in_turn, site_word, step_of, writers
 from kperfir.windows import Chosen
 
 _SHARED = "!llvm.ptr<3>"
 _GLOBAL = "!llvm.ptr<1>"
 _STACK = "!llvm.ptr<5>"
 _COPY_BYTES = 16
+_COPY = ("s_mov_b32 $0, $1", "=s,s")
 _REALTIME_TICK_NS = 10
 
 # s_getreg operand: (size - 1) << 11 | offset << 6 | register
@@ -163,11 +164,13 @@ class Amd:
         kind = _SHARED if frame.layout.place == "shared" else _GLOBAL
         index = f"%kp_at{n}"
         word = "i64" if frame.layout.record_bytes == WIDE_RECORD_BYTES else "i32"
-        decided, writes = in_turn(n, turn, WRITES)
+        decided, in_time = in_turn(n, turn, WRITES, _COPY)
+        fitting, writes = in_room(n, index, in_time, wraps)
         lines = [
             f"{index} = llvm.load %kp_index : {_STACK} -> i32",
             *site_word(n, site, frame.layout.record_bytes, turn),
             *decided,
+            *fitting,
             *([] if writes == WRITES else _vector(f"{writes}_2", [writes] * 2, "i1")),
         ]
         mask = "%kp_writes2" if writes == WRITES else f"{writes}_2"
@@ -285,7 +288,7 @@ class Amd:
 def _by_lane_0(n: int, region: int, updates: list[tuple[str, str, int]], count: int, turn: Turn) -> list[str]:
     """Update a warp's sums of a region: operation, value and offset of each; and its count."""
     update, after = f"^kp_add{n}", f"^kp_added{n}"
-    decided, writes = in_turn(n, turn, WRITES)
+    decided, writes = in_turn(n, turn, WRITES, _COPY)
     lines = [
         *decided,
         f'%kp_lane_0{n} = llvm.icmp "eq" %kp_lane, %kp_0 : i32',

@@ -28,13 +28,14 @@ from kperfir.records import (
 )
 from kperfir.targets.sums import entry_of, keep_start, starts, taken
 from kperfir.targets.text import assembly, constant
-from kperfir.targets.writers import WRITES, all_write, are_all_writers, in_turn, site_word, step_of, writers
+from kperfir.targets.writers import WRITES, all_write, are_all_writers, in_room, in_turn, site_word, step_of, writers
 from kperfir.windows import Chosen
 
 _SHARED = "!llvm.ptr<3>"
 _GLOBAL = "!llvm.ptr<1>"
 _STACK = "!llvm.ptr"
 _COPY_BYTES = 16
+_COPY = ("mov.u32 $0, $1;", "=r,r")
 
 # id of the CTA in 64 bits, x + y * grid_x + z * grid_x * grid_y, into c
 _LINEAR_CTA = (
@@ -128,11 +129,14 @@ class Nvidia:
         return [assembly(text, "=l,l,r", operands, ("%kp_ring", _GLOBAL))]
 
     def read_counter(self, n: int, counter: str, bits: int) -> list[str]:
-        """The SM's clock or the global timer."""
+        """The SM's clock or the global timer.
+
+        The number keeps LLVM from making one read of those that end two branches.
+        """
         if bits == 32:
-            return [assembly(["mov.u32 $0, %clock;"], "=r", (), (f"%kp_clock{n}", "i32"))]
+            return [assembly([f"mov.u32 $0, %clock; // {n}"], "=r", (), (f"%kp_clock{n}", "i32"))]
         register = {"clock": "%clock64", "time": "%globaltimer"}[counter]
-        return [assembly([f"mov.u64 $0, {register};"], "=l", (), (f"%kp_clock{n}", "i64"))]
+        return [assembly([f"mov.u64 $0, {register}; // {n}"], "=l", (), (f"%kp_clock{n}", "i64"))]
 
     def store(self, frame: Frame, n: int, site: int, wraps: bool, turn: Turn) -> list[str]:
         """One store of 8 or 16 bytes by lane 0."""
@@ -142,11 +146,13 @@ class Nvidia:
         index = f"%kp_at{n}"
         wide = frame.layout.record_bytes == WIDE_RECORD_BYTES
         word, vector, letter = ("i64", "v2.b64", "l") if wide else ("i32", "v2.b32", "r")
-        decided, writes = in_turn(n, turn, "%kp_write")
+        decided, in_time = in_turn(n, turn, "%kp_write", _COPY)
+        fitting, writes = in_room(n, index, in_time, wraps)
         lines = [
             f"{index} = llvm.load %kp_index : !llvm.ptr -> i32",
             *site_word(n, site, frame.layout.record_bytes, turn),
             *decided,
+            *fitting,
         ]
         if wraps:
             lines += [
@@ -171,7 +177,7 @@ class Nvidia:
 
     def sum_end(self, n: int, region: int, bits: int, counts: bool, turn: Turn) -> list[str]:
         """Reductions by lane 0, which nobody waits for."""
-        decided, writes = in_turn(n, turn, "%kp_write")
+        decided, writes = in_turn(n, turn, "%kp_write", _COPY)
         entry = f"%kp_entry{n}"
         text = [
             "{ .reg .b64 c; not.b64 c, $1;",
@@ -186,7 +192,7 @@ class Nvidia:
 
     def count(self, n: int, region: int, turn: Turn) -> list[str]:
         """One reduction by lane 0."""
-        decided, writes = in_turn(n, turn, "%kp_write")
+        decided, writes = in_turn(n, turn, "%kp_write", _COPY)
         entry = f"%kp_entry{n}"
         text = [f"@$1 red.global.add.u64 [$0+{COUNT_OFFSET}], 1;"]
         return [*decided, entry_of(entry, region), assembly(text, "l,b", [(entry, _GLOBAL), (writes, "i1")])]

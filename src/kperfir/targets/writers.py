@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kperfir.passes.to_llvm import Frame, Turn
 from kperfir.records import WIDE_RECORD_BYTES
-from kperfir.targets.text import constant, is_in
+from kperfir.targets.text import assembly, constant, is_in
 from kperfir.windows import Chosen
 
 WRITES = "%kp_writes"
@@ -44,8 +44,12 @@ def writers(frame: Frame, chosen: Chosen, numbers: dict[str, str]) -> list[str]:
     return [*lines, f"{WRITES} = llvm.and {last}, %kp_has_ring : i1"]
 
 
-def in_turn(n: int, turn: Turn, writes: str) -> tuple[list[str], str]:
+def in_turn(n: int, turn: Turn, writes: str, copy: tuple[str, str]) -> tuple[list[str], str]:
     """Define whether record `n` is written in this turn of its loop.
+
+    Args:
+        copy: instruction that copies a register, and its constraints. It hides the number from
+            LLVM, which would peel turns off the loop for the sake of the question.
 
     Returns:
         the lines, and the name of that bit: `writes` where it is in every turn.
@@ -53,8 +57,10 @@ def in_turn(n: int, turn: Turn, writes: str) -> tuple[list[str], str]:
     if not turn.number or turn.iterations.are_all:
         return [], writes
     name = f"%kp_turn_writes{n}"
-    inside = is_in(f"%kp_in_turn{n}", turn.number, turn.iterations)
-    return [*inside, f"{name} = llvm.and {writes}, %kp_in_turn{n} : i1"], name
+    number = f"%kp_number{n}"
+    hidden = assembly([copy[0]], copy[1], [(turn.number, "i32")], (number, "i32"))
+    inside = is_in(f"%kp_in_turn{n}", number, turn.iterations)
+    return [hidden, *inside, f"{name} = llvm.and {writes}, %kp_in_turn{n} : i1"], name
 
 
 def step_of(n: int, turn: Turn, record_bytes: int) -> list[str]:
@@ -81,3 +87,12 @@ def site_word(n: int, site: int, record_bytes: int, turn: Turn) -> list[str]:
         f"{name}_upper = llvm.shl {name}_version, {name}_32 : i64",
         f"{name} = llvm.or {name}_upper, {name}_id : i64",
     ]
+
+
+def in_room(n: int, index: str, writes: str, wraps: bool) -> tuple[list[str], str]:
+    """Define whether record `n` has a slot, where a ring does not wrap; lines and name of the bit as `in_turn`."""
+    if wraps:
+        return [], writes
+    name = f"%kp_room_writes{n}"
+    room = f'%kp_room{n} = llvm.icmp "ult" {index}, %kp_ring_bytes : i32'
+    return [room, f"{name} = llvm.and {writes}, %kp_room{n} : i1"], name

@@ -71,6 +71,7 @@ class Records:
     Attributes:
         row: index into the headers. warp: number of the warp's ring. site: of each record.
         version: of each record; -1 where a record has no room for one.
+        wraps: newer records took the place of older ones.
         clock: unwrapped, on the SM's own 64-bit counter.
         ambiguous: the clock may be off by multiples of 2^32 cycles.
         written, kept: records of each header row and warp, shape (rows, warps).
@@ -85,6 +86,7 @@ class Records:
     ambiguous: Flags
     written: I64
     kept: I64
+    wraps: bool = True
 
 
 def read_headers(payload: Payload, layout: Layout) -> Headers:
@@ -114,25 +116,26 @@ def decode(payload: Payload, layout: Layout) -> Records:
     written = blocks.words[blocks.rows, first_count : first_count + layout.warps].astype(np.int64)
     written[~headers.finished | layout.holds_sums] = 0
     kept = np.minimum(written, layout.slots)
-    row, warp, slot, first = _slots(written, kept, layout.slots)
+    row, warp, slot, first = _slots(written, kept, layout)
     word = layout.rings_offset_bytes + warp * layout.ring_bytes + slot * layout.record_bytes
     word //= _WORD_BYTES
     site = blocks.at(row, word)
+    starts = (written == kept) | (not layout.wraps)
     is_narrow = layout.record_bytes == NARROW_RECORD_BYTES
     version = np.full_like(site, -1) if is_narrow else blocks.at(row, word + 1)
     if is_narrow:
-        clock, ambiguous = _unwrap(blocks.at(row, word + 1), first, headers, row, (written == kept)[row, warp])
+        clock, ambiguous = _unwrap(blocks.at(row, word + 1), first, headers, row, starts[row, warp])
     else:
         clock, ambiguous = _long(blocks.at(row, word + 2), blocks.at(row, word + 3)), np.zeros(len(row), np.bool_)
-    return Records(headers, row, warp, site, version, clock, ambiguous, written, kept)
+    return Records(headers, row, warp, site, version, clock, ambiguous, written, kept, layout.wraps)
 
 
 def join(parts: list[Records]) -> Records:
     """Records of one launch from those of its chunks; there is at least one."""
     sizes = np.cumsum([0] + [len(part.headers) for part in parts])
-    joined = {f.name: np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Records)[1:]}
+    joined = {f.name: np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Records)[1:-1]}
     joined["row"] = np.concatenate([part.row + size for part, size in zip(parts, sizes, strict=False)])
-    return Records(join_headers([part.headers for part in parts]), **joined)
+    return Records(join_headers([part.headers for part in parts]), **joined, wraps=parts[0].wraps)
 
 
 def join_headers(parts: list[Headers]) -> Headers:
@@ -185,12 +188,13 @@ def _headers(blocks: _Blocks) -> Headers:
     )
 
 
-def _slots(written: I64, kept: I64, slots: int) -> tuple[I64, I64, I64, Flags]:
+def _slots(written: I64, kept: I64, layout: Layout) -> tuple[I64, I64, I64, Flags]:
     """Header row, warp and ring slot of every kept record, oldest first; and whether it is its warp's first."""
     flat = kept.ravel()
     owner = np.repeat(np.arange(flat.size), flat)
     position = np.arange(owner.size) - (np.cumsum(flat) - flat)[owner]
-    oldest = np.where(written.ravel() > slots, written.ravel() % slots, 0)
+    slots = layout.slots
+    oldest = np.where(layout.wraps & (written.ravel() > slots), written.ravel() % slots, 0)
     warps = written.shape[1]
     slot = (oldest[owner] + position) % slots
     return owner // warps, owner % warps, slot, position == 0
@@ -201,7 +205,7 @@ def _unwrap(low: I64, first: Flags, headers: Headers, row: I64, whole: Flags) ->
 
     Args:
         first: the record is the oldest of its warp.
-        whole: the ring of the record's warp holds all that was written.
+        whole: the ring of the record's warp holds all that was written, from its start on.
     """
     if not len(low):
         return low, np.zeros(0, np.bool_)

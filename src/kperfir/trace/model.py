@@ -102,7 +102,7 @@ class LaunchTrace:
 
     @property
     def kept(self) -> int:
-        """Those of them that later ones did not overwrite."""
+        """Those of them that were not overwritten and found a slot."""
         return int(np.minimum(self.written_by_warp, self.kernel.layout.slots).sum())
 
     @property
@@ -137,7 +137,7 @@ class LaunchTrace:
 
     @property
     def cut(self) -> dict[int, int]:
-        """Region id -> ends whose start the ring overwrote."""
+        """Region id -> ends whose start was overwritten, or starts whose end found no slot."""
         return self.spans.cut
 
     @property

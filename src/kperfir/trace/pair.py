@@ -40,7 +40,7 @@ class Spans:
         depth: spans that are open around it in its warp.
         start, end: clock; equal for a mark. busy: its parts' lengths added up.
         pieces: parts it consists of; 0 for a mark.
-        cut: region id -> ends whose start the ring overwrote.
+        cut: region id -> ends whose start was overwritten, or starts whose end found no slot.
         unpaired: region id -> other records without partner.
         headless: region id -> pieces whose instance began before the oldest kept record.
         unknown_sites: records of a site that the table does not have.
@@ -83,7 +83,7 @@ def pair(records: Records, table: Table) -> Spans:
     single = np.ones(len(row), np.bool_)
     single[starts], single[ends], single[mark] = False, False, False
     wrapped = (records.written > records.kept)[row, warp]
-    cut = single & wrapped & ~opens
+    cut = single & wrapped & (opens != records.wraps)
     depth = _depth(len(row), starts, ends)
 
     # From here on parts: (start, end) of every pair and mark, an instance's pieces side by side.

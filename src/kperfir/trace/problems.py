@@ -43,8 +43,14 @@ def _lost_records(launch: LaunchTrace) -> list[Problem]:
     where, slots, found = _where(launch), launch.kernel.layout.slots, []
     if launch.kept < launch.written:
         lost = launch.written - launch.kept
-        what = f"{lost} of {launch.written} records were overwritten: a warp's ring holds {slots}.{_cut(launch)}"
-        found.append(Problem("overwritten", where, what, _more_slots(int(launch.written_by_warp.max())), lost))
+        wraps = launch.kernel.layout.wraps
+        how = "were overwritten: a warp's ring holds" if wraps else "found no slot: a warp has"
+        what = f"{lost} of {launch.written} records {how} {slots}.{_cut(launch)}"
+        found.append(
+            Problem(
+                "overwritten" if wraps else "dropped", where, what, _more_slots(int(launch.written_by_warp.max())), lost
+            )
+        )
     for region, count in launch.unpaired.items():
         what = f"{count} records of region '{_name(launch, region)}' have no partner."
         found.append(Problem("unpaired", where, what, "They are left out.", count))
@@ -70,7 +76,8 @@ def _cut(launch: LaunchTrace) -> str:
     if not launch.cut:
         return ""
     regions = ", ".join(f"'{_name(launch, region)}' {count}" for region, count in launch.cut.items())
-    return f" Spans whose start is among them are left out: {regions}."
+    end = "start" if launch.kernel.layout.wraps else "end"
+    return f" Spans whose {end} is among them are left out: {regions}."
 
 
 def _doubts(launch: LaunchTrace) -> list[Problem]:

@@ -1,0 +1,128 @@
+"""Every shape of scope, compiled with records: the regions it gives, and a clock read for each site."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+sys.path.insert(0, str(Path(__file__).parent))
+import shape_kernels as k
+
+from kperfir.bridge.build import compile_instrumented
+from kperfir.bridge.request import Request
+
+ARCHITECTURES = (80, 90, 100)
+SIGNATURE = {"x": "*fp32", "y": "*fp32", "n": "i32", "BLOCK": "constexpr"}
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("TRITON_DEFAULT_FP_FUSION", "1")
+
+
+def build(kernel: Any, arch: int = 90, regions: tuple[str, ...] = (), **options: Any) -> Any:
+    source = ASTSource(kernel, SIGNATURE, {(3,): 1024}, {})
+    built = compile_instrumented(source, GPUTarget("cuda", arch, 32), options, Request(regions))
+    assert_each_site_reads_the_clock(built)
+    return built
+
+
+def assert_each_site_reads_the_clock(built: Any) -> None:
+    """LLVM neither drops a read nor makes one of two."""
+    assert built.kernel.asm["ptx"].count("%clock;") == len(built.table.sites)
+
+
+def names(built: Any) -> Counter[str]:
+    return Counter(r.name for r in built.table.regions)
+
+
+def parents(built: Any) -> dict[str, str]:
+    regions = built.table.regions
+    return {r.name: regions[r.parent].name for r in regions if r.parent is not None}
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_nesting_and_the_same_name(arch: int) -> None:
+    built = build(k.same_name, arch)
+    assert names(built) == {"a": 2}
+    assert [r.parent for r in built.table.regions] == [None, 0]
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_helpers_are_regions_of_each_caller(arch: int) -> None:
+    built = build(k.calls_helpers, arch)
+    assert names(built) == {"first": 1, "second": 1, "helper": 2}
+    regions = built.table.regions
+    assert {regions[r.parent].name for r in regions if r.name == "helper"} == {"first", "second"}
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_branches_and_loops(arch: int) -> None:
+    built = build(k.branches, arch)
+    assert parents(built) == {"then": "outer", "else": "outer", "turn": "outer"}
+    assert len(built.table.sites) == 8, "the ends of two branches are two reads"
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_early_returns(arch: int) -> None:
+    built = build(k.returns_early, arch, ("kernel",))
+    assert names(built) == {"kernel": 1, "before": 1, "after": 1}
+    ends = [s for s in built.table.sites if s.kind == "end" and s.region == 0]
+    assert len(ends) >= 2, "each return ends the kernel"
+
+
+def test_a_callee_that_is_not_inlined_is_told_of() -> None:
+    built = build(k.calls_without_inlining)
+    assert names(built) == {"call": 1}
+    assert {f.code for f in built.findings} == {"noinline"}
+
+
+@pytest.mark.parametrize("arch", (90, 100))
+def test_clusters(arch: int) -> None:
+    built = build(k.branches, arch, ("auto",), num_ctas=2)
+    assert {"kernel", "outer", "then", "else", "turn"} <= names(built).keys()
+
+
+@pytest.mark.parametrize("count", [300])
+def test_many_scopes(count: int, tmp_path: Path) -> None:
+    body = "".join(
+        f'    with kl.scope("s{i}"):\n        tl.store(y + at + {i}, tl.load(x + at + {i}))\n' for i in range(count)
+    )
+    head = "import triton, triton.language as tl\nimport kperfir.language as kl\n\n@triton.jit\n"
+    text = f"{head}def many(x, y, n, BLOCK: tl.constexpr):\n    at = tl.arange(0, BLOCK)\n{body}"
+    (tmp_path / "many_scopes.py").write_text(text)
+    spec: Any = importlib.util.spec_from_file_location("many_scopes", tmp_path / "many_scopes.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    built = build(module.many)
+    assert names(built) == {f"s{i}": 1 for i in range(count)}
+    assert [s.id for s in built.table.sites] == list(range(2 * count))
+
+
+@pytest.mark.parametrize("specialised", [False, True])
+def test_tritons_own_warp_specialisation(specialised: bool) -> None:
+    """On sm_100; it is compiled, and did not run. No barrier is added, and registers are handed out as before."""
+    import triton
+
+    blocks = {name: "tensordesc<fp16[128, 128]>" for name in "abc"}
+    signature = blocks | {"K": "i32", "BLOCK": "constexpr", "SPECIALISED": "constexpr"}
+    source = ASTSource(k.matmul, signature, {(4,): 128, (5,): specialised}, {})
+    target = GPUTarget("cuda", 100, 32)
+    plain = triton.compile(source, target=target)
+    built = compile_instrumented(source, target, {}, Request(("auto",)))
+    assert_each_site_reads_the_clock(built)
+    assert {"kernel", "load.issue", "mma.issue"} & names(built).keys() >= {"kernel", "load.issue"}
+    partitions = [n for n in names(built) if n.startswith("partition")]
+    assert bool(partitions) == specialised
+    for pattern in (r"bar\.sync|barrier\.sync|barrier\.cta", r"setmaxnreg\S* \d+"):
+        found = [Counter(re.findall(pattern, kernel.asm["ptx"])) for kernel in (plain, built.kernel)]
+        assert found[0] == found[1]
