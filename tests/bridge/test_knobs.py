@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -133,3 +134,27 @@ def test_amd_compiles(arch: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         is_time = knobs.get("metric") == "time"
         assert line["clock"] >= 2 + (0 if is_time else line["sites"])
         assert line["time"] >= 2 + (line["sites"] if is_time else 0)
+
+
+_REFUSED = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from test_knobs import GPUTarget, build
+from kperfir.errors import LoweringError
+arch = int(sys.argv[3]) if sys.argv[2] == "cuda" else sys.argv[3]
+try:
+    build({}, GPUTarget(sys.argv[2], arch, int(sys.argv[4])), "global")
+except LoweringError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize(
+    ("vendor", "arch", "warp"), [("hip", "gfx90a", 64), ("hip", "gfx1100", 32), ("cuda", "75", 32)]
+)
+def test_other_architectures_are_refused(vendor: str, arch: str, warp: int, tmp_path: Path) -> None:
+    """In a process of its own, because a target that Triton does not know may end it."""
+    command = [sys.executable, "-c", _REFUSED, str(Path(__file__).parent), vendor, arch, str(warp)]
+    environment = os.environ | {"TRITON_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert f"no lowering for target '{vendor}:{arch}'. It knows cuda:80" in done.stdout, done.stderr

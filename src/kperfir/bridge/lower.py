@@ -19,10 +19,13 @@ from kperfir.targets.amd import Amd
 from kperfir.targets.nvidia import Nvidia
 from kperfir.windows import Windows
 
+OLDEST_CUDA = 80
+AMD_ARCHITECTURES = ("gfx942", "gfx950")
+
 _ATTRIBUTE = re.compile(rf'{re.escape(MODULE_ATTRIBUTE)} = "((?:[^"\\]|\\.)*)"')
 _ESCAPED = re.compile(r"\\([0-9A-Fa-f]{2}|.)")
 _SITES = re.compile(rf'{re.escape(SITES_ATTRIBUTE)} = "([\d.,]+)"')
-_TARGET = re.compile(r'ttg\.target = "(\w+):')
+_TARGET = re.compile(r'ttg\.target = "(\w+):(\w+)"')
 
 
 def lower_module(module: Any) -> tuple[Any, Layout]:
@@ -77,14 +80,15 @@ def _unescape(match: re.Match[str]) -> str:
 
 
 def _target(kernel: ChunkedKernel) -> Target:
+    """How the module's target spells records; one whose registers and ids nobody looked up is refused."""
     found = _TARGET.search(kernel.attributes)
-    match found.group(1) if found else "":
-        case "cuda":
-            return Nvidia()
-        case "hip":
-            return Amd()
-        case name:
-            raise LoweringError(f"kperfir has no lowering for target '{name}'.", "It knows cuda and hip.")
+    vendor, arch = found.groups() if found else ("", "")
+    if vendor == "cuda" and int(arch) >= OLDEST_CUDA:
+        return Nvidia()
+    if vendor == "hip" and arch in AMD_ARCHITECTURES:
+        return Amd()
+    known = f"cuda:{OLDEST_CUDA} and newer, {', '.join(f'hip:{name}' for name in AMD_ARCHITECTURES)}"
+    raise LoweringError(f"kperfir has no lowering for target '{vendor}:{arch}'.", f"It knows {known}.")
 
 
 def _set(module: Any, name: str, value: int) -> None:
