@@ -41,7 +41,7 @@ def main(output: Path) -> None:
             print(name, json.dumps({k: v for k, v in result["kernels"][name].items() if "us" not in k}), flush=True)
 
 
-def measure(run: Run, regions: str) -> dict[str, Any]:
+def measure(run: Run, regions: str, **knobs: Any) -> dict[str, Any]:
     """The kernels alone: scratch memory is one buffer made beforehand, so allocating, clearing and
     copying it are not in these times."""
     from kperfir.bridge import launch
@@ -59,7 +59,7 @@ def measure(run: Run, regions: str) -> dict[str, Any]:
     try:
         with (
             tempfile.TemporaryDirectory() as folder,
-            kp.record(Path(folder) / "x.kperf", regions=regions, first=1, every=0),
+            kp.record(Path(folder) / "x.kperf", regions=regions, first=1, every=0, **knobs),
         ):
             run.launch()
             torch.cuda.synchronize()
