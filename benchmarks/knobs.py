@@ -20,6 +20,7 @@ KNOBS: dict[str, dict[str, Any]] = {
     "global": {"buffer": "global", "slots": 256},
     "flush": {"strategy": "flush"},
     "aggregate": {"strategy": "aggregate"},
+    "aggregate in global memory": {"strategy": "aggregate", "buffer": "global"},
     "clock64": {"metric": "clock64"},
     "time": {"metric": "time"},
     "version": {"version": "iteration"},

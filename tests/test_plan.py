@@ -101,7 +101,6 @@ def test_defaults_are_not_printed() -> None:
         ({"strategy": "average"}, "strategy"),
         ({"strategy": "aggregate", "slots": 64}, "no slots"),
         ({"strategy": "flush", "buffer": "shared"}, "flushed to global"),
-        ({"strategy": "aggregate", "buffer": "shared"}, "global memory"),
         ({"kernels": "!"}, "pattern"),
         ({"kernels": ("a;b",)}, "pattern"),
         ({"color": "red"}, "no knob 'color'"),

@@ -92,8 +92,8 @@ class Plan:
             raise PlanError("Records are flushed to global memory, not to shared.", "Leave buffer out.")
         if self.strategy == "aggregate" and self.version != "none":
             raise PlanError("Sums of regions have no version.", "Leave one of the two out.")
-        if self.strategy == "aggregate" and (self.slots or self.buffer == "shared"):
-            raise PlanError("Sums of regions have no slots, and lie in global memory.", "Leave slots and buffer out.")
+        if self.strategy == "aggregate" and self.slots:
+            raise PlanError("Sums of regions have no slots.", "Leave slots out.")
         if self.granularity not in _GRANULARITIES and not _is_count(self.granularity):
             what = f"'{self.granularity}' is no granularity."
             raise PlanError(what, f"Use {', '.join(_GRANULARITIES)}, or a number of warps.")

@@ -20,8 +20,9 @@ One CTA owns one block of scratch memory:
          .     .  one ring of `slots` records for each of the `w` warps
 
 Where the kernel adds up instead (`strategy` "aggregate"), each warp has instead of a
-ring one entry of 32 bytes a region: {u64 sum, u64 count, u64 greatest, u64 complement
-of least}. All of it is zero before, so a count of 0 says that nothing was added.
+ring one entry of 16 bytes a region: {u32 sum, u32 count, u32 greatest, u32 complement
+of least}. All of it is zero before, so a count of 0 says that nothing was added. A sum
+comes round where a warp spends 2^32 cycles in a region, about two seconds.
 
 A record of 8 bytes is {u32 site, u32 clock bits 31:0}; one of 16 bytes is
 {u32 site, u32 version, u64 clock}. Words are little-endian. A warp's n-th record
@@ -52,11 +53,11 @@ COUNT_BYTES = 4
 ALIGNMENT_BYTES = 16
 NARROW_RECORD_BYTES = 8
 WIDE_RECORD_BYTES = 16
-SUMS_BYTES = 32
+SUMS_BYTES = 16
 SUM_OFFSET = 0
-COUNT_OFFSET = 8
-GREATEST_OFFSET = 16
-LEAST_OFFSET = 24
+COUNT_OFFSET = 4
+GREATEST_OFFSET = 8
+LEAST_OFFSET = 12
 
 Place = Literal["shared", "global", "host"]
 Role = Literal["sync", "issue", "wait"]
@@ -73,8 +74,9 @@ class Layout:
         slots: records a warp's ring holds; a power of two from 2, because rings are copied 16 bytes at a time.
             Of sums: regions.
         place: memory that holds the ring while the kernel runs.
-        record_bytes: 8 (32-bit clock) or 16 (64-bit clock, or global time); 32 of sums.
+        record_bytes: 8 (32-bit clock) or 16 (64-bit clock, or global time); of sums 16.
         wraps: newer records overwrite the oldest; else those that find no slot are only counted.
+        holds_sums: there are sums of regions in the place of rings.
         warp_step: ring n is that of the CTA's warp n * warp_step; warps between have none.
     """
 
@@ -84,6 +86,7 @@ class Layout:
     record_bytes: int = NARROW_RECORD_BYTES
     warp_step: int = 1
     wraps: bool = True
+    holds_sums: bool = False
 
     def __post_init__(self) -> None:
         wrong = self.slots < 1 if self.holds_sums else self.slots < 2 or self.slots & (self.slots - 1)
@@ -91,13 +94,8 @@ class Layout:
             raise ValueError(f"no such layout: {self.warps} warps of {self.slots} slots")
         if self.warp_step < 1:
             raise ValueError(f"no such layout: a ring for each {self.warp_step} warps")
-        if self.record_bytes not in (NARROW_RECORD_BYTES, WIDE_RECORD_BYTES, SUMS_BYTES):
+        if self.record_bytes not in (NARROW_RECORD_BYTES, WIDE_RECORD_BYTES):
             raise ValueError(f"no such record: {self.record_bytes} bytes")
-
-    @property
-    def holds_sums(self) -> bool:
-        """Whether there are sums of regions in the place of rings."""
-        return self.record_bytes == SUMS_BYTES
 
     @property
     def cleared_bytes(self) -> int:

@@ -118,12 +118,13 @@ SUMS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.parametrize("buffer", ["auto", "global"])
 @pytest.mark.parametrize("knobs", SUMS.values(), ids=SUMS.keys())
-def test_sums_count_exactly_and_agree_with_records(knobs: dict[str, Any], tmp_path: Path) -> None:
+def test_sums_count_exactly_and_agree_with_records(buffer: str, knobs: dict[str, Any], tmp_path: Path) -> None:
     x = inputs()
     plain, summed = torch.zeros_like(x), torch.zeros_like(x)
     add_often[(CTAS,)](x, plain, TURNS, 1024, num_warps=WARPS)
-    with kp.record(tmp_path / "s.kperf", strategy="aggregate", **knobs):
+    with kp.record(tmp_path / "s.kperf", strategy="aggregate", buffer=buffer, **knobs):
         add_often[(CTAS,)](x, summed, TURNS, 1024, num_warps=WARPS)
     assert torch.equal(plain, summed)
     trace = kp.load(tmp_path / "s.kperf")
@@ -136,6 +137,7 @@ def test_sums_count_exactly_and_agree_with_records(knobs: dict[str, Any], tmp_pa
             writes = cta in plan.ctas and ring * step in plan.warps
             assert launch.sums.count[row, ring, regions["kernel"]] == writes
             assert launch.sums.count[row, ring, regions["load"]] == (TURNS if writes else 0)
+    assert launch.kernel.layout.place == ("shared" if buffer == "auto" else "global")
     sums = launch.sums
     some = sums.count > 0
     assert (sums.least <= sums.greatest).all()

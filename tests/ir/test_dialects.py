@@ -26,7 +26,7 @@ PROGRAM = """builtin.module {
 "none" : !kperf_gpu.buffer<"global">, !kperf_gpu.buffer<"global"> -> !kperf_gpu.index
   %5 = kperf_gpu.read_counter "time" : i64
   kperf_gpu.circular_store %5, %4 site 0 : i32 : i64, !kperf_gpu.index
-  %6 = kperf_gpu.init %1, %1 slots 3 : i32 record_bytes 32 : i32 : \
+  %6 = kperf_gpu.init %1, %1 slots 3 : i32 record_bytes 16 : i32 sums : \
 !kperf_gpu.buffer<"global">, !kperf_gpu.buffer<"global"> -> !kperf_gpu.index
   kperf_gpu.aggregate_start %3, %6 region 2 : i32 : i32, !kperf_gpu.index
   kperf_gpu.aggregate_end %3, %6 region 2 : i32 piece 0 : i32 : i32, !kperf_gpu.index
@@ -45,7 +45,7 @@ WRONG = {
     '%1 = kperf_gpu.init %0, %0 slots 2 : i32 record_bytes 8 : i32 ctas "some" : '
     '!kperf_gpu.buffer<"global">, !kperf_gpu.buffer<"global"> -> !kperf_gpu.index',
     "negative region": '%0 = kperf_gpu.global_scratch_alloc 64 : i32 : !kperf_gpu.buffer<"global">\n'
-    "%1 = kperf_gpu.init %0, %0 slots 1 : i32 record_bytes 32 : i32 : "
+    "%1 = kperf_gpu.init %0, %0 slots 1 : i32 record_bytes 16 : i32 sums : "
     '!kperf_gpu.buffer<"global">, !kperf_gpu.buffer<"global"> -> !kperf_gpu.index\n'
     "kperf_gpu.count %1 region -1 : i32 : !kperf_gpu.index",
     "no warp": '%0 = kperf_gpu.global_scratch_alloc 64 : i32 : !kperf_gpu.buffer<"global">\n'

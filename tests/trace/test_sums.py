@@ -16,7 +16,7 @@ from kperfir.opened import OpenedTrace, load
 from kperfir.records import SUMS_BYTES, Layout
 
 REGIONS = len(handmade.TABLE.regions)
-LAYOUT = Layout(2, REGIONS, "global", SUMS_BYTES)
+LAYOUT = Layout(2, REGIONS, "global", SUMS_BYTES, holds_sums=True)
 CLOCKS = {"clocks": (1000, 11_000), "times_ns": (500, 5500)}
 Taken = dict[tuple[int, int], list[int]]  # (warp, region) -> what each part took
 
@@ -26,8 +26,8 @@ def block(taken: Taken, cta: int = 0, **more: Any) -> bytes:
     data = bytearray(handmade.block(LAYOUT, cta, **(CLOCKS | more)))
     for (warp, region), parts in taken.items():
         at = LAYOUT.ring_offset_bytes(warp) + region * SUMS_BYTES
-        sums = (sum(parts), len(parts), max(parts, default=0), max(((1 << 64) - 1 - p for p in parts), default=0))
-        struct.pack_into("<QQQQ", data, at, *sums)
+        sums = (sum(parts), len(parts), max(parts, default=0), max(((1 << 32) - 1 - p for p in parts), default=0))
+        struct.pack_into("<IIII", data, at, *sums)
     return bytes(data)
 
 
@@ -65,7 +65,7 @@ def test_a_cta_that_did_not_finish_has_no_sums(tmp_path: Path) -> None:
     st.lists(
         st.dictionaries(
             st.tuples(st.integers(0, 1), st.integers(0, REGIONS - 1)),
-            st.lists(st.integers(0, 1 << 40), min_size=1, max_size=5),
+            st.lists(st.integers(0, 1 << 29), min_size=1, max_size=5),
             max_size=4,
         ),
         min_size=1,
@@ -84,3 +84,8 @@ def test_sums_are_those_of_the_parts(tmp_path_factory: pytest.TempPathFactory, c
                 at = (cta, warp, region)
                 found = (sums.count[at], sums.total[at], sums.least[at], sums.greatest[at])
                 assert found == (len(parts), sum(parts), min(parts, default=0), max(parts, default=0))
+
+
+def test_a_kernel_that_ran_for_seconds_is_doubted(tmp_path: Path) -> None:
+    trace = trace_of(tmp_path / "a", block({(0, 1): [7]}, clocks=(0, 1 << 33), times_ns=(0, 1 << 32)))
+    assert [p.code for p in trace.problems()] == ["long-sums"]

@@ -140,10 +140,10 @@ def choose(plan: Plan, plain: Resources, limits: DeviceLimits) -> tuple[Request,
         LoweringError: shared memory was asked for and has no room.
     """
     request = Request.of(plan)
-    if plan.strategy == "aggregate":
-        return request, "global memory: sums are added up there"
     if plan.strategy == "flush":
         return request, "global memory: records are flushed to it"
+    if plan.strategy == "aggregate" and plan.buffer != "global":
+        return request, "shared memory: sums are small"
     if plan.buffer == "global":
         return replace(request, place="global"), "global memory: asked for"
     warps = plain.warps or 1

@@ -49,7 +49,7 @@ class Request:
         """What a plan asks for where nothing is known of the kernel yet."""
         return Request(
             regions=plan.regions,
-            place="global" if plan.buffer == "global" or plan.strategy != "circular" else "shared",
+            place="global" if plan.buffer == "global" or plan.strategy == "flush" else "shared",
             slots=plan.slots or (FLUSHED_SLOTS if plan.strategy == "flush" else DEFAULT_SLOTS),
             metric=plan.metric,
             strategy=plan.strategy,
@@ -71,7 +71,7 @@ class Request:
     @property
     def counter_bits(self) -> int:
         """What is read at a record; a record with a version has room for the whole clock."""
-        return 32 if self.metric == "clock32" and self.record_bytes != WIDE_RECORD_BYTES else 64
+        return 32 if self.metric == "clock32" and self.version == "none" else 64
 
     @property
     def counts_turns(self) -> bool:
@@ -87,8 +87,15 @@ class Request:
         """Shape of a CTA's block, for a kernel of so many warps and regions."""
         step = min(self.warps_per_writer or warps, warps)
         slots = regions if self.strategy == "aggregate" else self.slots
-        wraps = self.strategy == "circular"
-        return Layout(-(-warps // step), slots, self.place, self.record_bytes, step, wraps)
+        return Layout(
+            warps=-(-warps // step),
+            slots=slots,
+            place=self.place,
+            record_bytes=self.record_bytes,
+            warp_step=step,
+            wraps=self.strategy == "circular",
+            holds_sums=self.strategy == "aggregate",
+        )
 
     def to_json(self) -> str:
         """As the module's attribute and the kernel's metadata hold it."""

@@ -20,7 +20,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import ClassVar
 
-from xdsl.dialects.builtin import IntegerAttr, IntegerType, StringAttr, i32
+from xdsl.dialects.builtin import IntegerAttr, IntegerType, StringAttr, UnitAttr, i32
 from xdsl.ir import (
     Attribute,
     Dialect,
@@ -42,7 +42,7 @@ from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
 from kperfir.errors import PlanError
-from kperfir.records import ALIGNMENT_BYTES, NARROW_RECORD_BYTES, SUMS_BYTES, WIDE_RECORD_BYTES, Layout
+from kperfir.records import ALIGNMENT_BYTES, NARROW_RECORD_BYTES, WIDE_RECORD_BYTES, Layout
 from kperfir.windows import ALL, Chosen, Windows
 
 
@@ -120,8 +120,9 @@ class InitOp(IRDLOperation):
     """Start recording: write the block's header, point every warp at its ring.
 
     `ring` is where records go; `scratch` is the block that leaves the kernel. Of each
-    `warp_step` warps the first has a ring. Windows of numbers (`kperfir.windows`) say
-    which CTAs, SMs and warps write into theirs; without one all do.
+    `warp_step` warps the first has a ring; with `sums` an entry a region stands in its
+    place. Windows of numbers (`kperfir.windows`) say which CTAs, SMs and warps write
+    into theirs; without one all do.
     """
 
     name = "kperf_gpu.init"
@@ -130,6 +131,7 @@ class InitOp(IRDLOperation):
     scratch = operand_def(BufferType)
     slots = prop_def(IntegerAttr)
     record_bytes = prop_def(IntegerAttr)
+    sums = opt_prop_def(UnitAttr)
     warp_step = opt_prop_def(IntegerAttr)
     ctas = opt_prop_def(StringAttr)
     sms = opt_prop_def(StringAttr)
@@ -138,7 +140,7 @@ class InitOp(IRDLOperation):
 
     traits = traits_def(MemoryWriteEffect())
     assembly_format = (
-        "$ring `,` $scratch `slots` $slots `record_bytes` $record_bytes (`warp_step` $warp_step^)?"
+        "$ring `,` $scratch `slots` $slots `record_bytes` $record_bytes (`sums` $sums^)? (`warp_step` $warp_step^)?"
         " (`ctas` $ctas^)? (`sms` $sms^)? (`warps` $warps^)? attr-dict"
         " `:` type($ring) `,` type($scratch) `->` type($index)"
     )
@@ -148,6 +150,8 @@ class InitOp(IRDLOperation):
             "slots": IntegerAttr(layout.slots, i32),
             "record_bytes": IntegerAttr(layout.record_bytes, i32),
         }
+        if layout.holds_sums:
+            properties["sums"] = UnitAttr()
         if layout.warp_step != 1:
             properties["warp_step"] = IntegerAttr(layout.warp_step, i32)
         for name, windows in (("ctas", chosen.ctas), ("sms", chosen.sms), ("warps", chosen.warps)):
@@ -163,9 +167,9 @@ class InitOp(IRDLOperation):
 
     def verify_(self) -> None:
         slots, record_bytes = self.slots.value.data, self.record_bytes.value.data
-        if record_bytes not in (NARROW_RECORD_BYTES, WIDE_RECORD_BYTES, SUMS_BYTES):
-            raise VerifyException("a record has 8 or 16 bytes, sums of a region have 32")
-        if slots < 1 or (record_bytes != SUMS_BYTES and (slots < 2 or slots & (slots - 1))):
+        if record_bytes not in (NARROW_RECORD_BYTES, WIDE_RECORD_BYTES):
+            raise VerifyException("a record has 8 or 16 bytes, sums of a region have 16")
+        if slots < 1 or (self.sums is None and (slots < 2 or slots & (slots - 1))):
             raise VerifyException(f"a ring has a power of two of slots, from 2 on, not {slots}")
         if self.warp_step is not None and self.warp_step.value.data < 1:
             raise VerifyException("of each so many warps the first records, from 1 on")

@@ -79,11 +79,11 @@ class Target(Protocol):
         """Keep `%kp_clock<n>` as the start of a region."""
         ...
 
-    def sum_end(self, n: int, region: int, bits: int, counts: bool, turn: Turn) -> list[str]:
+    def sum_end(self, frame: Frame, n: int, region: int, bits: int, counts: bool, turn: Turn) -> list[str]:
         """Add `%kp_clock<n>` less the region's start to what the region has taken."""
         ...
 
-    def count(self, n: int, region: int, turn: Turn) -> list[str]:
+    def count(self, frame: Frame, n: int, region: int, turn: Turn) -> list[str]:
         """Count a mark."""
         ...
 
@@ -118,7 +118,7 @@ def to_llvm(kernel: ChunkedKernel, target: Target, frame: Frame) -> str:
                 number += 1
             case AggregateStartOp() | AggregateEndOp() | CountOp():
                 value, location, _ = kernel.carriers[op]
-                added = _added(op, target, number)
+                added = _added(op, target, frame, number)
                 lines += _placed([*added, f"{value} = llvm.mlir.constant(0 : i32) : i32"], location)
                 number += 1
             case FinalizeOp():
@@ -130,16 +130,16 @@ def to_llvm(kernel: ChunkedKernel, target: Target, frame: Frame) -> str:
     return "\n".join(lines + kernel.after)
 
 
-def _added(op: AggregateStartOp | AggregateEndOp | CountOp, target: Target, n: int) -> list[str]:
+def _added(op: AggregateStartOp | AggregateEndOp | CountOp, target: Target, frame: Frame, n: int) -> list[str]:
     region = op.region_id.value.data
     if isinstance(op, CountOp):
-        return target.count(n, region, _turn(op))
+        return target.count(frame, n, region, _turn(op))
     kind = op.clock.type
     assert isinstance(kind, IntegerType)
     bits = kind.width.data
     if isinstance(op, AggregateStartOp):
         return target.sum_start(n, region, bits)
-    return target.sum_end(n, region, bits, op.piece.value.data == 0, _turn(op))
+    return target.sum_end(frame, n, region, bits, op.piece.value.data == 0, _turn(op))
 
 
 def _turn(op: CircularStoreOp | StoreCounterOp | AggregateEndOp | CountOp) -> Turn:

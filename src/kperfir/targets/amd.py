@@ -22,9 +22,19 @@ from kperfir.records import (
     SUM_OFFSET,
     WIDE_RECORD_BYTES,
 )
-from kperfir.targets.sums import entry_of, keep_start, starts, taken
+from kperfir.targets.sums import cleared_by_lanes, entry_of, keep_start, starts, taken
 from kperfir.targets.text import constant, intrinsic
-from kperfir.targets.writers import WRITES, all_write, are_all_writers, in_room, in_turn, site_word, step_of, writers
+from kperfir.targets.writers import (
+    WRITES,
+    all_write,
+    are_all_writers,
+    in_room,
+    in_turn,
+    most_bytes,
+    site_word,
+    step_of,
+    writers,
+)
 from kperfir.windows import Chosen
 
 _SHARED = "!llvm.ptr<3>"
@@ -72,8 +82,20 @@ class Amd:
             *place,
             f"%kp_index = llvm.alloca %kp_1 x i32 : (i32) -> {_STACK}",
             f"llvm.store %kp_0, %kp_index : i32, {_STACK}",
-            *(starts(frame.layout.slots, _STACK) if frame.layout.holds_sums else []),
+            *(self._no_sums(frame) if frame.layout.holds_sums else []),
         ]
+
+    @staticmethod
+    def _no_sums(frame: Frame) -> list[str]:
+        """Starts, and entries that are zero: those in global memory were cleared before the launch."""
+        lines = starts(frame.layout.slots, _STACK)
+        if frame.layout.place != "shared":
+            return lines
+        lines += _vector("%kp_nothing", ["%kp_0"] * 4, "i32")
+        for defined, address, does in cleared_by_lanes(frame, _SHARED):
+            mask = _vector(f"{does}4", [does] * 4, "i1")
+            lines += [*defined, *mask, _masked_store("%kp_nothing", address, f"{does}4", "4xi32", _SHARED)]
+        return lines
 
     @staticmethod
     def _block(frame: Frame) -> list[str]:
@@ -195,31 +217,23 @@ class Amd:
         """The start stays in a register."""
         return keep_start(n, region, bits, _STACK)
 
-    def sum_end(self, n: int, region: int, bits: int, counts: bool, turn: Turn) -> list[str]:
+    def sum_end(self, frame: Frame, n: int, region: int, bits: int, counts: bool, turn: Turn) -> list[str]:
         """Atomics by lane 0, whose results nobody reads."""
-        least = [
-            constant(f"%kp_all_bits{n}", -1, "i64"),
-            f"%kp_least{n} = llvm.xor %kp_taken{n}, %kp_all_bits{n} : i64",
+        updates = [
+            ("add", f"%kp_taken{n}", SUM_OFFSET),
+            ("umax", f"%kp_taken{n}", GREATEST_OFFSET),
+            ("umax", f"%kp_least{n}", LEAST_OFFSET),
         ]
         return [
             *taken(n, region, bits, _STACK),
-            *least,
-            *_by_lane_0(
-                n,
-                region,
-                [
-                    ("add", f"%kp_taken{n}", SUM_OFFSET),
-                    ("umax", f"%kp_taken{n}", GREATEST_OFFSET),
-                    ("umax", f"%kp_least{n}", LEAST_OFFSET),
-                ],
-                int(counts),
-                turn,
-            ),
+            constant(f"%kp_all_bits{n}", -1),
+            f"%kp_least{n} = llvm.xor %kp_taken{n}, %kp_all_bits{n} : i32",
+            *_by_lane_0(frame, n, region, updates, int(counts), turn),
         ]
 
-    def count(self, n: int, region: int, turn: Turn) -> list[str]:
+    def count(self, frame: Frame, n: int, region: int, turn: Turn) -> list[str]:
         """One atomic by lane 0."""
-        return _by_lane_0(n, region, [], 1, turn)
+        return _by_lane_0(frame, n, region, [], 1, turn)
 
     def finalize(self, frame: Frame, n: int) -> list[str]:
         """End times by lane 0 of every wave, its count if it writes; a ring in shared memory is copied by its wave."""
@@ -265,7 +279,7 @@ class Amd:
         loop, body, done = f"^kp_loop{n}", f"^kp_body{n}", f"^kp_done{n}"
         at = f"%kp_i{n}"
         return [
-            f"%kp_most{n} = llvm.intr.umin(%kp_written{n}, %kp_ring_bytes) : (i32, i32) -> i32",
+            most_bytes(frame, n),
             f"%kp_limit{n} = llvm.select {WRITES}, %kp_most{n}, %kp_0 : i1, i32",
             constant(f"%kp_width{n}", _COPY_BYTES),
             constant(f"%kp_stride{n}", _COPY_BYTES * frame.warp_size),
@@ -285,9 +299,12 @@ class Amd:
         ]
 
 
-def _by_lane_0(n: int, region: int, updates: list[tuple[str, str, int]], count: int, turn: Turn) -> list[str]:
+def _by_lane_0(
+    frame: Frame, n: int, region: int, updates: list[tuple[str, str, int]], count: int, turn: Turn
+) -> list[str]:
     """Update a warp's sums of a region: operation, value and offset of each; and its count."""
     update, after = f"^kp_add{n}", f"^kp_added{n}"
+    kind = _SHARED if frame.layout.place == "shared" else _GLOBAL
     decided, writes = in_turn(n, turn, WRITES, _COPY)
     lines = [
         *decided,
@@ -295,14 +312,14 @@ def _by_lane_0(n: int, region: int, updates: list[tuple[str, str, int]], count: 
         f"%kp_adds{n} = llvm.and %kp_lane_0{n}, {writes} : i1",
         f"llvm.cond_br %kp_adds{n}, {update}, {after}",
         f"{update}:",
-        entry_of(f"%kp_entry{n}", region),
-        constant(f"%kp_one{n}", count, "i64"),
+        entry_of(f"%kp_entry{n}", region, kind),
+        constant(f"%kp_one{n}", count),
     ]
     for i, (operation, value, offset) in enumerate([*updates, ("add", f"%kp_one{n}", COUNT_OFFSET)]):
         to = f"%kp_to{n}_{i}"
         lines += [
-            f"{to} = llvm.getelementptr %kp_entry{n}[{offset}] : ({_GLOBAL}) -> {_GLOBAL}, i8",
-            f"%kp_was{n}_{i} = llvm.atomicrmw {operation} {to}, {value} monotonic : {_GLOBAL}, i64",
+            f"{to} = llvm.getelementptr %kp_entry{n}[{offset}] : ({kind}) -> {kind}, i8",
+            f"%kp_was{n}_{i} = llvm.atomicrmw {operation} {to}, {value} monotonic : {kind}, i32",
         ]
     return [*lines, f"llvm.br {after}", f"{after}:"]
 

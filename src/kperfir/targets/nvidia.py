@@ -26,9 +26,19 @@ from kperfir.records import (
     SUM_OFFSET,
     WIDE_RECORD_BYTES,
 )
-from kperfir.targets.sums import entry_of, keep_start, starts, taken
+from kperfir.targets.sums import cleared_by_lanes, entry_of, keep_start, starts, taken
 from kperfir.targets.text import assembly, constant
-from kperfir.targets.writers import WRITES, all_write, are_all_writers, in_room, in_turn, site_word, step_of, writers
+from kperfir.targets.writers import (
+    WRITES,
+    all_write,
+    are_all_writers,
+    in_room,
+    in_turn,
+    most_bytes,
+    site_word,
+    step_of,
+    writers,
+)
 from kperfir.windows import Chosen
 
 _SHARED = "!llvm.ptr<3>"
@@ -75,8 +85,19 @@ class Nvidia:
             *lines,
             "%kp_index = llvm.alloca %kp_1 x i32 : (i32) -> !llvm.ptr",
             "llvm.store %kp_0, %kp_index : i32, !llvm.ptr",
-            *(starts(frame.layout.slots, _STACK) if frame.layout.holds_sums else []),
+            *(self._no_sums(frame) if frame.layout.holds_sums else []),
         ]
+
+    @staticmethod
+    def _no_sums(frame: Frame) -> list[str]:
+        """Starts, and entries that are zero: those in global memory were cleared before the launch."""
+        lines = starts(frame.layout.slots, _STACK)
+        if frame.layout.place != "shared":
+            return lines
+        text = ["@$1 st.shared.v4.b32 [$0], {0, 0, 0, 0};"]
+        for defined, address, does in cleared_by_lanes(frame, _SHARED):
+            lines += [*defined, assembly(text, "r,b", [(address, _SHARED), (does, "i1")])]
+        return [*lines, assembly(["bar.warp.sync 0xffffffff;"], "~{memory}")]
 
     @staticmethod
     def _writers(frame: Frame, chosen: Chosen) -> list[str]:
@@ -140,9 +161,7 @@ class Nvidia:
 
     def store(self, frame: Frame, n: int, site: int, wraps: bool, turn: Turn) -> list[str]:
         """One store of 8 or 16 bytes by lane 0."""
-        kind, space, constraint = (
-            (_SHARED, "shared", "r") if frame.layout.place == "shared" else (_GLOBAL, "global", "l")
-        )
+        kind, space, constraint = _memory(frame)
         index = f"%kp_at{n}"
         wide = frame.layout.record_bytes == WIDE_RECORD_BYTES
         word, vector, letter = ("i64", "v2.b64", "l") if wide else ("i32", "v2.b32", "r")
@@ -175,27 +194,30 @@ class Nvidia:
         """The start stays in a register."""
         return keep_start(n, region, bits, _STACK)
 
-    def sum_end(self, n: int, region: int, bits: int, counts: bool, turn: Turn) -> list[str]:
+    def sum_end(self, frame: Frame, n: int, region: int, bits: int, counts: bool, turn: Turn) -> list[str]:
         """Reductions by lane 0, which nobody waits for."""
         decided, writes = in_turn(n, turn, "%kp_write", _COPY)
+        kind, space, letter = _memory(frame)
         entry = f"%kp_entry{n}"
         text = [
-            "{ .reg .b64 c; not.b64 c, $1;",
-            f"@$2 red.global.add.u64 [$0+{SUM_OFFSET}], $1;",
-            f"@$2 red.global.max.u64 [$0+{GREATEST_OFFSET}], $1;",
-            f"@$2 red.global.max.u64 [$0+{LEAST_OFFSET}], c;",
-            f"@$2 red.global.add.u64 [$0+{COUNT_OFFSET}], {int(counts)}; }}",
+            "{ .reg .b32 c; not.b32 c, $1;",
+            f"@$2 red.{space}.add.u32 [$0+{SUM_OFFSET}], $1;",
+            f"@$2 red.{space}.max.u32 [$0+{GREATEST_OFFSET}], $1;",
+            f"@$2 red.{space}.max.u32 [$0+{LEAST_OFFSET}], c;",
+            f"@$2 red.{space}.add.u32 [$0+{COUNT_OFFSET}], {int(counts)}; }}",
         ]
-        operands = [(entry, _GLOBAL), (f"%kp_taken{n}", "i64"), (writes, "i1")]
-        lines = [*taken(n, region, bits, _STACK), *decided, entry_of(entry, region)]
-        return [*lines, assembly(text, "l,l,b", operands)]
+        operands = [(entry, kind), (f"%kp_taken{n}", "i32"), (writes, "i1")]
+        lines = [*taken(n, region, bits, _STACK), *decided, entry_of(entry, region, kind)]
+        return [*lines, assembly(text, f"{letter},r,b", operands)]
 
-    def count(self, n: int, region: int, turn: Turn) -> list[str]:
+    def count(self, frame: Frame, n: int, region: int, turn: Turn) -> list[str]:
         """One reduction by lane 0."""
         decided, writes = in_turn(n, turn, "%kp_write", _COPY)
+        kind, space, letter = _memory(frame)
         entry = f"%kp_entry{n}"
-        text = [f"@$1 red.global.add.u64 [$0+{COUNT_OFFSET}], 1;"]
-        return [*decided, entry_of(entry, region), assembly(text, "l,b", [(entry, _GLOBAL), (writes, "i1")])]
+        text = [f"@$1 red.{space}.add.u32 [$0+{COUNT_OFFSET}], 1;"]
+        add = assembly(text, f"{letter},b", [(entry, kind), (writes, "i1")])
+        return [*decided, entry_of(entry, region, kind), add]
 
     def finalize(self, frame: Frame, n: int) -> list[str]:
         """End times by lane 0 of every warp, its count if it writes; a ring in shared memory is copied by its warp."""
@@ -233,7 +255,7 @@ class Nvidia:
         at = f"%kp_i{n}"
         return [
             assembly(["bar.warp.sync 0xffffffff;"], "~{memory}"),
-            f"%kp_most{n} = llvm.intr.umin(%kp_written{n}, %kp_ring_bytes) : (i32, i32) -> i32",
+            most_bytes(frame, n),
             f"%kp_limit{n} = llvm.select {WRITES}, %kp_most{n}, %kp_0 : i1, i32",
             constant(f"%kp_width{n}", _COPY_BYTES),
             constant(f"%kp_stride{n}", _COPY_BYTES * frame.warp_size),
@@ -251,6 +273,11 @@ class Nvidia:
             f"llvm.br {loop}(%kp_following{n} : i32)",
             f"{done}:",
         ]
+
+
+def _memory(frame: Frame) -> tuple[str, str, str]:
+    """Where the rings lie: pointer type, state space, and constraint of an address."""
+    return (_SHARED, "shared", "r") if frame.layout.place == "shared" else (_GLOBAL, "global", "l")
 
 
 def _ring_of(frame: Frame) -> str:

@@ -96,3 +96,10 @@ def in_room(n: int, index: str, writes: str, wraps: bool) -> tuple[list[str], st
     name = f"%kp_room_writes{n}"
     room = f'%kp_room{n} = llvm.icmp "ult" {index}, %kp_ring_bytes : i32'
     return [room, f"{name} = llvm.and {writes}, %kp_room{n} : i1"], name
+
+
+def most_bytes(frame: Frame, n: int) -> str:
+    """Define `%kp_most<n>`: bytes of a ring that hold anything at return `n`; all of it where it holds sums."""
+    if frame.layout.holds_sums:
+        return f"%kp_most{n} = llvm.or %kp_ring_bytes, %kp_0 : i32"
+    return f"%kp_most{n} = llvm.intr.umin(%kp_written{n}, %kp_ring_bytes) : (i32, i32) -> i32"

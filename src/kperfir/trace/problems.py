@@ -8,6 +8,7 @@ import numpy as np
 
 from kperfir.capture.schema import Problem
 from kperfir.plan import MAX_SLOTS
+from kperfir.trace.decode import WRAP_CYCLES
 
 if TYPE_CHECKING:
     from kperfir.trace.model import LaunchTrace
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 def launch_problems(launch: LaunchTrace) -> tuple[Problem, ...]:
     """Problems of one launch, the worst first."""
-    return (*_lost_ctas(launch), *_lost_records(launch), *_doubts(launch))
+    return (*_lost_ctas(launch), *_lost_records(launch), *_doubts(launch), *_long_sums(launch))
 
 
 def _where(launch: LaunchTrace) -> str:
@@ -78,6 +79,18 @@ def _cut(launch: LaunchTrace) -> str:
     regions = ", ".join(f"'{_name(launch, region)}' {count}" for region, count in launch.cut.items())
     end = "start" if launch.kernel.layout.wraps else "end"
     return f" Spans whose {end} is among them are left out: {regions}."
+
+
+def _long_sums(launch: LaunchTrace) -> list[Problem]:
+    if not launch.kernel.layout.holds_sums:
+        return []
+    headers = launch.headers
+    took = (headers.end_clock - headers.start_clock)[headers.finished]
+    long = int(np.count_nonzero(took >= WRAP_CYCLES))
+    if not long:
+        return []
+    what = f"{long} CTAs ran for 2^32 {launch.kernel.clock} or more, so their sums may have come round."
+    return [Problem("long-sums", _where(launch), what, "Record instead of adding up.", long)]
 
 
 def _doubts(launch: LaunchTrace) -> list[Problem]:

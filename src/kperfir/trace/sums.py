@@ -12,7 +12,7 @@ import numpy as np
 from kperfir.records import COUNT_OFFSET, GREATEST_OFFSET, LEAST_OFFSET, SUM_OFFSET, SUMS_BYTES, Layout
 from kperfir.trace.decode import I64, Flags, Payload, ran_blocks
 
-_WORD_BYTES = 8
+_WORD_BYTES = 4
 
 
 @dataclass(frozen=True)
@@ -37,13 +37,13 @@ def read_sums(payload: Payload, layout: Layout, finished: Flags) -> Sums:
         finished: of each CTA that ran; others have no sums, because they may be incomplete.
     """
     words, rows = ran_blocks(payload, layout)
-    longs = words.view(np.uint64)[rows, layout.rings_offset_bytes // _WORD_BYTES :]
-    entries = longs.reshape(len(rows), layout.warps, layout.slots, SUMS_BYTES // _WORD_BYTES).copy()
+    rings = words[rows, layout.rings_offset_bytes // _WORD_BYTES :]
+    entries = rings.reshape(len(rows), layout.warps, layout.slots, SUMS_BYTES // _WORD_BYTES).copy()
     entries[~finished] = 0
     count, total, greatest, complement = (
         entries[..., offset // _WORD_BYTES] for offset in (COUNT_OFFSET, SUM_OFFSET, GREATEST_OFFSET, LEAST_OFFSET)
     )
-    least = np.where(complement == 0, 0, ~complement)  # nothing was added yet: a part never took 2^64 - 1
+    least = np.where(complement == 0, 0, ~complement)  # nothing was added yet: a part never took 2^32 - 1
     return Sums(*(values.astype(np.int64) for values in (count, total, least, greatest)))
 
 
