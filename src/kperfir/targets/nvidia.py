@@ -195,28 +195,41 @@ class Nvidia:
         return keep_start(n, region, bits, _STACK)
 
     def sum_end(self, frame: Frame, n: int, region: int, bits: int, counts: bool, turn: Turn) -> list[str]:
-        """Reductions by lane 0, which nobody waits for."""
+        """By lane 0: load and store in shared memory, whose entries no other warp touches; reductions in global.
+
+        Reductions in shared memory are atomics behind a branch each (sm_90), which costs far more.
+        """
         decided, writes = in_turn(n, turn, "%kp_write", _COPY)
         kind, space, letter = _memory(frame)
         entry = f"%kp_entry{n}"
-        text = [
-            "{ .reg .b32 c; not.b32 c, $1;",
-            f"@$2 red.{space}.add.u32 [$0+{SUM_OFFSET}], $1;",
-            f"@$2 red.{space}.max.u32 [$0+{GREATEST_OFFSET}], $1;",
-            f"@$2 red.{space}.max.u32 [$0+{LEAST_OFFSET}], c;",
-            f"@$2 red.{space}.add.u32 [$0+{COUNT_OFFSET}], {int(counts)}; }}",
+        in_shared = [
+            "{ .reg .b32 s, c, g, l, n;",
+            "@$2 ld.shared.v4.b32 {s, c, g, l}, [$0];",
+            f"not.b32 n, $1; add.u32 s, s, $1; add.u32 c, c, {int(counts)};",
+            "max.u32 g, g, $1; max.u32 l, l, n;",
+            "@$2 st.shared.v4.b32 [$0], {s, c, g, l}; }",
         ]
+        in_global = [
+            "{ .reg .b32 c; not.b32 c, $1;",
+            f"@$2 red.global.add.u32 [$0+{SUM_OFFSET}], $1;",
+            f"@$2 red.global.max.u32 [$0+{GREATEST_OFFSET}], $1;",
+            f"@$2 red.global.max.u32 [$0+{LEAST_OFFSET}], c;",
+            f"@$2 red.global.add.u32 [$0+{COUNT_OFFSET}], {int(counts)}; }}",
+        ]
+        assert (SUM_OFFSET, COUNT_OFFSET, GREATEST_OFFSET, LEAST_OFFSET) == (0, 4, 8, 12)
         operands = [(entry, kind), (f"%kp_taken{n}", "i32"), (writes, "i1")]
         lines = [*taken(n, region, bits, _STACK), *decided, entry_of(entry, region, kind)]
-        return [*lines, assembly(text, f"{letter},r,b", operands)]
+        return [*lines, assembly(in_shared if space == "shared" else in_global, f"{letter},r,b", operands)]
 
     def count(self, frame: Frame, n: int, region: int, turn: Turn) -> list[str]:
-        """One reduction by lane 0."""
+        """By lane 0, as above."""
         decided, writes = in_turn(n, turn, "%kp_write", _COPY)
         kind, space, letter = _memory(frame)
         entry = f"%kp_entry{n}"
-        text = [f"@$1 red.{space}.add.u32 [$0+{COUNT_OFFSET}], 1;"]
-        add = assembly(text, f"{letter},b", [(entry, kind), (writes, "i1")])
+        at = f"[$0+{COUNT_OFFSET}]"
+        in_shared = f"{{ .reg .b32 c; @$1 ld.shared.b32 c, {at}; add.u32 c, c, 1; @$1 st.shared.b32 {at}, c; }}"
+        text = in_shared if space == "shared" else f"@$1 red.global.add.u32 {at}, 1;"
+        add = assembly([text], f"{letter},b", [(entry, kind), (writes, "i1")])
         return [*decided, entry_of(entry, region, kind), add]
 
     def finalize(self, frame: Frame, n: int) -> list[str]:
