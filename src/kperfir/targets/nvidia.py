@@ -24,9 +24,10 @@ from kperfir.records import (
     STATE_OFFSET,
     STATE_STARTED,
     SUM_OFFSET,
+    SUMS_BYTES,
     WIDE_RECORD_BYTES,
 )
-from kperfir.targets.sums import cleared_by_lanes, entry_of, keep_start, starts, taken
+from kperfir.targets.sums import cleared_by_lanes, keep_start, starts, taken
 from kperfir.targets.text import assembly, constant
 from kperfir.targets.writers import (
     WRITES,
@@ -46,6 +47,8 @@ _GLOBAL = "!llvm.ptr<1>"
 _STACK = "!llvm.ptr"
 _COPY_BYTES = 16
 _COPY = ("mov.u32 $0, $1;", "=r,r")
+
+_PARTS = {"sum": SUM_OFFSET, "count": COUNT_OFFSET, "greatest": GREATEST_OFFSET, "least": LEAST_OFFSET}
 
 # id of the CTA in 64 bits, x + y * grid_x + z * grid_x * grid_y, into c
 _LINEAR_CTA = (
@@ -195,42 +198,24 @@ class Nvidia:
         return keep_start(n, region, bits, _STACK)
 
     def sum_end(self, frame: Frame, n: int, region: int, bits: int, counts: bool, turn: Turn) -> list[str]:
-        """By lane 0: load and store in shared memory, whose entries no other warp touches; reductions in global.
-
-        Reductions in shared memory are atomics behind a branch each (sm_90), which costs far more.
-        """
+        """Reductions by lane 0, which nobody waits for."""
         decided, writes = in_turn(n, turn, "%kp_write", _COPY)
         kind, space, letter = _memory(frame)
-        entry = f"%kp_entry{n}"
-        in_shared = [
-            "{ .reg .b32 s, c, g, l, n;",
-            "@$2 ld.shared.v4.b32 {s, c, g, l}, [$0];",
-            f"not.b32 n, $1; add.u32 s, s, $1; add.u32 c, c, {int(counts)};",
-            "max.u32 g, g, $1; max.u32 l, l, n;",
-            "@$2 st.shared.v4.b32 [$0], {s, c, g, l}; }",
+        at = {name: f"[$0+{region * SUMS_BYTES + offset}]" for name, offset in _PARTS.items()}
+        text = [
+            f"{{ .reg .b32 c; not.b32 c, $1; @$2 red.{space}.add.u32 {at['sum']}, $1;",
+            f"@$2 red.{space}.max.u32 {at['greatest']}, $1; @$2 red.{space}.max.u32 {at['least']}, c;",
+            f"@$2 red.{space}.add.u32 {at['count']}, {int(counts)}; }}",
         ]
-        in_global = [
-            "{ .reg .b32 c; not.b32 c, $1;",
-            f"@$2 red.global.add.u32 [$0+{SUM_OFFSET}], $1;",
-            f"@$2 red.global.max.u32 [$0+{GREATEST_OFFSET}], $1;",
-            f"@$2 red.global.max.u32 [$0+{LEAST_OFFSET}], c;",
-            f"@$2 red.global.add.u32 [$0+{COUNT_OFFSET}], {int(counts)}; }}",
-        ]
-        assert (SUM_OFFSET, COUNT_OFFSET, GREATEST_OFFSET, LEAST_OFFSET) == (0, 4, 8, 12)
-        operands = [(entry, kind), (f"%kp_taken{n}", "i32"), (writes, "i1")]
-        lines = [*taken(n, region, bits, _STACK), *decided, entry_of(entry, region, kind)]
-        return [*lines, assembly(in_shared if space == "shared" else in_global, f"{letter},r,b", operands)]
+        operands = [("%kp_ring", kind), (f"%kp_taken{n}", "i32"), (writes, "i1")]
+        return [*taken(n, region, bits, _STACK), *decided, assembly(text, f"{letter},r,b", operands)]
 
     def count(self, frame: Frame, n: int, region: int, turn: Turn) -> list[str]:
-        """By lane 0, as above."""
+        """One reduction by lane 0."""
         decided, writes = in_turn(n, turn, "%kp_write", _COPY)
         kind, space, letter = _memory(frame)
-        entry = f"%kp_entry{n}"
-        at = f"[$0+{COUNT_OFFSET}]"
-        in_shared = f"{{ .reg .b32 c; @$1 ld.shared.b32 c, {at}; add.u32 c, c, 1; @$1 st.shared.b32 {at}, c; }}"
-        text = in_shared if space == "shared" else f"@$1 red.global.add.u32 {at}, 1;"
-        add = assembly([text], f"{letter},b", [(entry, kind), (writes, "i1")])
-        return [*decided, entry_of(entry, region, kind), add]
+        text = f"@$1 red.{space}.add.u32 [$0+{region * SUMS_BYTES + COUNT_OFFSET}], 1;"
+        return [*decided, assembly([text], f"{letter},b", [("%kp_ring", kind), (writes, "i1")])]
 
     def finalize(self, frame: Frame, n: int) -> list[str]:
         """End times by lane 0 of every warp, its count if it writes; a ring in shared memory is copied by its warp."""
