@@ -50,7 +50,7 @@ WIDE_RECORD_BYTES = 16
 
 Place = Literal["shared", "global", "host"]
 Role = Literal["sync", "issue", "wait"]
-Origin = Literal["kernel", "scope", "rule", "mark"]
+Origin = Literal["kernel", "scope", "rule", "mark", "pass"]
 Kind = Literal["start", "end", "mark"]
 
 

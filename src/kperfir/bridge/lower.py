@@ -9,6 +9,7 @@ from triton._C.libtriton import ir
 
 from kperfir.bridge.request import MODULE_ATTRIBUTE, Request
 from kperfir.bridge.text import generic_text, parse_text
+from kperfir.bridge.user_passes import UserPasses
 from kperfir.errors import LoweringError
 from kperfir.ir.chunks import ChunkedKernel, read_kernel
 from kperfir.ir.kperf_gpu import Counter
@@ -23,7 +24,7 @@ _ESCAPED = re.compile(r"\\([0-9A-Fa-f]{2}|.)")
 _TARGET = re.compile(r'ttg\.target = "(\w+):')
 
 
-def lower_module(module: Any) -> tuple[Any, Layout]:
+def lower_module(module: Any, user: UserPasses) -> tuple[Any, Layout]:
     """The module with its records lowered, and the layout they were lowered for.
 
     Sizes of shared and scratch memory are set on the module passed in as well,
@@ -31,8 +32,10 @@ def lower_module(module: Any) -> tuple[Any, Layout]:
 
     Raises:
         IRError, LoweringError: the module cannot be lowered.
+        PassError: a user's pass failed on it.
     """
     kernel = read_kernel(generic_text(module))
+    user.before_lowering(kernel, module.context)
     request = _request(kernel)
     warps = kernel.integer("ttg.total-num-warps") or kernel.integer("ttg.num-warps")
     warp_size = kernel.integer("ttg.threads-per-warp")
@@ -44,7 +47,7 @@ def lower_module(module: Any) -> tuple[Any, Layout]:
     counter = Counter.TIME if request.metric == "time" else Counter.CLOCK
     to_gpu(kernel, layout, counter, request.chosen)
     text = to_llvm(kernel, _target(kernel), Frame(layout, kernel.scratch, base_bytes, warp_size))
-    lowered = parse_text(text, module.context)
+    lowered = parse_text(user.after_lowering(text, module.context), module.context)
     if layout.place == "shared":
         _set(module, "ttg.shared", base_bytes + layout.warps * layout.ring_bytes)
     _set(module, "ttg.profile_scratch_memory_size", layout.cta_bytes)

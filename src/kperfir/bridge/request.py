@@ -27,6 +27,7 @@ class Request:
     metric: what a record holds.
     warps_per_writer: of so many warps the first records; 0: the first of the CTA.
     ctas, sms, warps: windows of those that write.
+    passes: keys of users' passes, in order.
     """
 
     regions: tuple[str, ...]
@@ -37,6 +38,7 @@ class Request:
     ctas: str = "all"
     sms: str = "all"
     warps: str = "all"
+    passes: tuple[str, ...] = ()
 
     @staticmethod
     def of(plan: Plan) -> Request:
@@ -75,7 +77,7 @@ class Request:
     def from_json(text: str) -> Request:
         """The inverse of `to_json`."""
         data = json.loads(text)
-        return Request(**data | {"regions": tuple(data["regions"])})
+        return Request(**data | {"regions": tuple(data["regions"]), "passes": tuple(data["passes"])})
 
     def digest(self) -> str:
         """Differs whenever the instrumented binary may: by request, or by kperfir's own compile half."""

@@ -40,6 +40,7 @@ def place(
     regions: tuple[str, ...],
     scopes: tuple[Scope, ...] = (),
     markers: tuple[Marker, ...] = (),
+    tables: TableBuilder | None = None,
 ) -> Placed:
     """Insert `kperf.record` operations.
 
@@ -49,8 +50,9 @@ def place(
         regions: rules, as in `kperfir.plan.Plan.regions`.
         scopes: what the tags and markers name.
         markers: explicit markers of a Gluon kernel; they are replaced by records.
+        tables: what users' passes have placed already; it grows.
     """
-    placer = _Placer(module, locations, regions, scopes, markers)
+    placer = _Placer(module, locations, regions, scopes, markers, tables or TableBuilder())
     for function in module.functions():
         placer.function(function)
     return Placed(placer.tables.table(), (*placer.findings, *placer.missing()))
@@ -73,12 +75,13 @@ class _Placer:
         regions: tuple[str, ...],
         scopes: tuple[Scope, ...],
         markers: tuple[Marker, ...],
+        tables: TableBuilder,
     ) -> None:
         self.locations = locations
         self.scopes = {s.id: s for s in scopes}
         self.has_marks = any(s.kind == "mark" for s in scopes)
         self.markers = {m.op: m for m in markers}
-        self.tables = TableBuilder()
+        self.tables = tables
         self.rules = frozenset(AUTO if regions == ("auto",) else regions)
         ops = list(module.walk())
         loops = [op for op in ops if op.opname in LOOPS]
@@ -264,7 +267,8 @@ class _Placer:
         if key.kind == "scope":
             scope = self.scopes[int(key.name)]
             self.seen.add(scope.id)
-            return self.tables.region(parent, scope.name, span.role, "scope", scope.file, scope.line)
+            origin: Origin = "pass" if scope.kind == "pass" else "scope"
+            return self.tables.region(parent, scope.name, span.role, origin, scope.file, scope.line)
         file, _, line = key.copy.rpartition(":")
         return self.tables.region(parent, key.name, span.role, "rule", file, int(line or 0))
 
