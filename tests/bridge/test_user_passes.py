@@ -302,3 +302,88 @@ def test_each_run_gets_a_pass_of_its_own() -> None:
     assert names(compiled(counts))[-1] == "run 1"
     assert names(compiled(counts, ("kernel",)))[-1] == "run 1"
     assert counts.seen == []
+
+
+# --- the LLVM dialect
+
+
+class FirstLoad(kp.Pass):
+    name = "first-load"
+    at = "llvm"
+
+    def __init__(self, pattern: str = r"asm_string = .*ld\.global", mark: bool = False) -> None:
+        self.pattern, self.mark = pattern, mark
+
+    def run(self, module: Any, context: kp.PassContext) -> None:
+        chunk = module.split(self.pattern)[0]
+        if self.mark:
+            context.mark(chunk, "now")
+        else:
+            context.around(chunk, "load in LLVM")
+
+
+def test_a_pass_records_lines_of_the_llvm_dialect() -> None:
+    built = compiled([FirstLoad(), FirstLoad(mark=True)])
+    found = {r.name: r for r in built.table.regions}
+    assert found.keys() == {"load", "load in LLVM", "now"}
+    assert (found["load in LLVM"].origin, found["load in LLVM"].line) == ("pass", LINES["load"])
+    assert found["now"].operations == ("llvm.inline_asm",)
+    assert clocks(built) == len(built.table.sites) == 5
+
+
+def test_a_kernel_without_other_records_is_recorded_there() -> None:
+    source_ = ASTSource(bare, {"x": "*fp32", "BLOCK": "constexpr"}, {(1,): 1024}, {})
+    built = compile_instrumented(source_, H100, {}, Request(()), bind(FirstLoad("llvm.inline_asm")))
+    assert clocks(built) == len(built.table.sites) == 2
+
+
+@triton.jit
+def bare(x, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.store(x + at, tl.load(x + at) + 1)
+
+
+class Rewrites(kp.Pass):
+    name = "rewrites"
+    at = "llvm:after-lower"
+
+    def __init__(self, new: str) -> None:
+        self.new = new
+
+    def run(self, module: Any, context: kp.PassContext) -> None:
+        for chunk in module.split(r"asm_string = .*%clock;"):
+            chunk.lines = [line.replace("%clock;", self.new) for line in chunk.lines]
+
+
+def test_a_pass_sees_the_lowered_records() -> None:
+    built = compiled([AroundStore, Rewrites("%clock_hi;")])
+    assert clocks(built) == 0
+    assert built.kernel.asm["ptx"].count("%clock_hi;") == len(built.table.sites) == 4
+
+
+class Garbles(FirstLoad):
+    name = "garbles"
+
+    def run(self, module: Any, context: kp.PassContext) -> None:
+        module.split(self.pattern)[0].lines[:] = ['    "llvm.nothing"() : () -> ()']
+
+
+class AtBranch(FirstLoad):
+    name = "at-branch"
+
+    def run(self, module: Any, context: kp.PassContext) -> None:
+        context.around(module.split('"llvm.cond_br"')[0], "never")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "at", "message"),
+    [
+        (Garbles, None, "Pass 'garbles' at llvm:before-lower left .* operation 'llvm.bitcast' .*undeclared"),
+        (AtBranch, None, "Pass 'at-branch' at llvm:before-lower: line '\"llvm.cond_br\".* ends its block"),
+        (FirstLoad, "llvm:after-lower", "'load in LLVM' cannot be recorded: records are lowered already"),
+        (FirstLoad("no such line"), None, "raised IndexError"),
+    ],
+)
+def test_wrong_passes_of_the_llvm_dialect(wrong: Any, at: str | None, message: str) -> None:
+    with pytest.raises(PassError, match=message):
+        compiled(wrong, at=at)

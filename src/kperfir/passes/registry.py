@@ -54,6 +54,15 @@ def bind(passes: PassLike | Sequence[PassLike], at: str | None = None) -> tuple[
     return tuple(Bound.of(made, at) for given in each for made in _made(given))
 
 
+def absolute(name: str) -> str:
+    """The same pass, also where it is named in another folder."""
+    what, equals, argument = name.partition("=")
+    file = _FILE.fullmatch(what)
+    if file is None:
+        return name
+    return f"{Path(file[1]).resolve()}{':' + file[2] if file[2] else ''}{equals}{argument}"
+
+
 def _made(given: PassLike) -> list[Pass]:
     if isinstance(given, Pass):
         return [given]
