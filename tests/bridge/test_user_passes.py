@@ -14,7 +14,7 @@ from xdsl.rewriter import Rewriter
 
 import kperfir as kp
 import kperfir.language as kl
-from kperfir.bridge import build
+from kperfir.bridge import build, stages
 from kperfir.bridge.build import Instrumented, compile_instrumented, instrument
 from kperfir.bridge.limits import DeviceLimits
 from kperfir.bridge.request import Request
@@ -387,3 +387,78 @@ class AtBranch(FirstLoad):
 def test_wrong_passes_of_the_llvm_dialect(wrong: Any, at: str | None, message: str) -> None:
     with pytest.raises(PassError, match=message):
         compiled(wrong, at=at)
+
+
+# --- where no record can stand, and other targets
+
+
+@triton.jit
+def add_both(a, b):
+    return a + b
+
+
+@triton.jit(noinline=True)
+def called(x, n):
+    tl.store(x + n, 1.0)
+
+
+@triton.jit
+def reducing(x, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.store(x, tl.reduce(tl.load(x + at), 0, add_both))
+    called(x, tl.program_id(0))
+
+
+class Around(kp.Pass):
+    name = "around"
+
+    def __init__(self, opname: str) -> None:
+        self.opname = opname
+
+    def run(self, module: ForeignModule, context: kp.PassContext) -> None:
+        ops = [op for op in module.walk() if op.opname == self.opname]
+        context.around(ops[-1] if self.opname == "tt.func" else ops[0], "never")
+
+
+class InCallee(kp.Pass):
+    name = "in-callee"
+
+    def run(self, module: ForeignModule, context: kp.PassContext) -> None:
+        inner = next(f for f in module.functions() if "private" in f.properties_text)
+        context.mark(next(op for op in inner.regions[0].block.ops), "never")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (Around("arith.addf"), "operation 'arith.addf' .* lies in the body of 'tt.reduce'"),
+        (Around("tt.func"), "operation 'tt.func' .* stands in no sequence of instructions"),
+        (InCallee, "lies in a function that is called without being inlined"),
+    ],
+)
+def test_where_no_record_can_stand(wrong: Any, message: str) -> None:
+    signature = {"x": "*fp32", "BLOCK": "constexpr"}
+    with pytest.raises(PassError, match=message):
+        compile_instrumented(ASTSource(reducing, signature, {(1,): 1024}, {}), H100, {}, Request(()), bind(wrong))
+
+
+def test_a_module_that_is_broken_before_a_pass_is_not_held_against_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = stages.place
+
+    def place(module: ForeignModule, *rest: Any) -> Any:
+        placed = real(module, *rest)
+        find(module, "tt.store").opname = "tt.shop"
+        return placed
+
+    monkeypatch.setattr(stages, "place", place)
+    with pytest.raises(PassError, match=r"Pass 'around-store' at .* was given a .* operation 'tt.shop'"):
+        compiled(AroundStore)
+
+
+def test_amd() -> None:
+    target = GPUTarget("hip", "gfx942", 64)
+    built = compile_instrumented(
+        source(), target, {}, Request(()), bind([Around("amdg.buffer_store"), FirstLoad("rocdl.raw|llvm.load")])
+    )
+    assert names(built) == ["load", "never", "load in LLVM"]
+    assert len(built.table.sites) == 6
