@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parent.parent / "src" / "kperfir"
 ORDER = (
     "errors", "version", "notes", "records", "windows", "markers", "plan", "language", "ir", "passes", "targets",
-    "capture", "bridge", "trace", "analysis", "export", "opened", "session", "cli",
+    "capture", "bridge", "trace", "analysis", "export", "opened", "deliver", "session", "cli",
 )  # fmt: skip
 FREE_OF_TRITON = (
     "errors",
@@ -29,6 +29,7 @@ FREE_OF_TRITON = (
     "analysis",
     "export",
     "opened",
+    "deliver",
 )
 
 

@@ -17,11 +17,23 @@ from kperfir.version import __version__
 
 if TYPE_CHECKING:
     from kperfir.opened import load
+    from kperfir.passes.context import PassContext
+    from kperfir.passes.patched import patch, unpatch
+    from kperfir.passes.registry import register_pass
+    from kperfir.passes.user import Pass
     from kperfir.session import record
 
-__all__ = ["__version__", "load", "record"]
+__all__ = ["Pass", "PassContext", "__version__", "load", "patch", "record", "register_pass", "unpatch"]
 
-_HOMES = {"load": "kperfir.opened", "record": "kperfir.session"}
+_HOMES = {
+    "load": "kperfir.opened",
+    "record": "kperfir.session",
+    "patch": "kperfir.passes.patched",
+    "unpatch": "kperfir.passes.patched",
+    "register_pass": "kperfir.passes.registry",
+    "Pass": "kperfir.passes.user",
+    "PassContext": "kperfir.passes.context",
+}
 
 
 def __dir__() -> list[str]:

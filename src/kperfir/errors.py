@@ -38,6 +38,10 @@ class LoweringError(KperfError):
     """Records that cannot be lowered for this kernel or target."""
 
 
+class PassError(KperfError):
+    """A user's pass that failed, or left a module that does not verify."""
+
+
 class BridgeError(KperfError):
     """The installed Triton, or another profiler, keeps kperfir from working."""
 

@@ -61,7 +61,7 @@ LEAST_OFFSET = 12
 
 Place = Literal["shared", "global", "host"]
 Role = Literal["sync", "issue", "wait"]
-Origin = Literal["kernel", "scope", "rule", "mark"]
+Origin = Literal["kernel", "scope", "rule", "mark", "pass"]
 Kind = Literal["start", "end", "mark"]
 
 

@@ -17,6 +17,7 @@ from kperfir.capture.device.driver import driver_present
 from kperfir.capture.policy import LaunchTally, Policy
 from kperfir.capture.schema import End, Problem, Session, Tally
 from kperfir.capture.writer import CaptureWriter
+from kperfir.deliver import Delivery, OnLaunch
 from kperfir.errors import BridgeError, DeviceError, PlanError
 from kperfir.notes import note
 from kperfir.plan import Plan, sampled
@@ -58,6 +59,7 @@ def record(
     include: str | Sequence[str] = (),
     exclude: str | Sequence[str] = (),
     plan: str | Plan | None = None,
+    on_launch: OnLaunch | None = None,
     **knobs: Any,
 ) -> Iterator[Path]:
     """Record every Triton kernel that is launched inside.
@@ -71,6 +73,9 @@ def record(
         include, exclude: patterns of kernel names, as in a shell.
         limit_bytes: size at which the capture file takes no more launches.
         plan: all of that but the limit, as one plan or its printed form.
+        on_launch: called with each recorded launch, decoded, when its records are written: on a
+            GPU in a thread of kperfir's, in the interpreter behind the launch. It must not
+            end the recording. What it raises becomes a problem of the capture.
 
     Yields:
         the path of the capture file.
@@ -87,7 +92,7 @@ def record(
     if not _open_session.acquire(blocking=False):
         raise BridgeError("A recording is under way in this process already.", "Close it before starting another.")
     try:
-        with _taking_over(path), _session(_capture_path(Path(path)), policy, "") as running:
+        with _taking_over(path), _session(_capture_path(Path(path)), policy, "", on_launch) as running:
             yield running.writer.path
     finally:
         _open_session.release()
@@ -162,7 +167,7 @@ def _capture_path(path: Path) -> Path:
 
 
 @contextmanager
-def _session(path: Path, policy: Policy, run: str) -> Iterator[_Running]:
+def _session(path: Path, policy: Policy, run: str, on_launch: OnLaunch | None = None) -> Iterator[_Running]:
     import triton
 
     interpreted = bool(triton.knobs.runtime.interpret)
@@ -172,6 +177,8 @@ def _session(path: Path, policy: Policy, run: str) -> Iterator[_Running]:
     with CaptureWriter(path) as writer:
         session = _message(policy.plan, run, interpreted)
         writer.write(session)
+        if on_launch is not None:
+            writer.after_write = Delivery(writer, session, on_launch).written
         launches = _launches(interpreted, writer, policy, tally, session)
         running = _Running(writer, launches, tally)
         writer.before_end = running.finish

@@ -445,3 +445,35 @@ def test_an_inductor_of_another_torch_is_left_alone_and_told_of(
     assert hasattr(module, owner) == bool(attribute)
     (problem,) = (p for p in stage.problems if p.code == "not-followed")
     assert (attribute or owner) in problem.what
+
+
+def test_patching_builds_another_twin_and_unpatching_takes_the_old_one(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Mine(kp.Pass):
+        name = "mine"
+
+        def run(self, module: Any, context: kp.PassContext) -> None: ...
+
+    built: list[list[str]] = []
+
+    def instrument(plain: Any, plan: Any, limits: Any, passes: Any) -> Twin:
+        built.append([str(bound) for bound in passes])
+        return Twin(kernel(f"twin {len(built)}", stage.ran), layout=stage.layout)
+
+    monkeypatch.setattr(launch, "instrument", instrument)
+    plain = kernel("plain", stage.ran)
+    try:
+        with stage.recording():
+            stage.launch(plain)
+            kp.patch(Mine, kernels="other")
+            stage.launch(plain)
+            kp.patch(Mine)
+            stage.launch(plain)
+            kp.unpatch()
+            stage.launch(plain)
+    finally:
+        kp.unpatch()
+    assert stage.ran == ["twin 1", "twin 1", "twin 2", "twin 1"]
+    assert built == [[], ["Pass 'mine' at ttgir:after-place"]]
+    assert sorted(k.id for k in kp.load(stage.path).kernels) == [0, 1]

@@ -122,3 +122,41 @@ def test_child_processes_get_captures_of_their_own(tmp_path: Path) -> None:
 def test_include_and_exclude(tmp_path: Path) -> None:
     run(tmp_path, KERNEL, "--exclude", "ad*")
     assert kp.load(tmp_path / "c.kperf").summary().tally == {"add": {"excluded": 1}}
+
+
+PASS = """
+import kperfir as kp
+
+class Mine(kp.Pass):
+    name = "mine"
+    def run(self, module, context): pass
+"""
+
+
+def test_passes_reach_the_program_and_its_children(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(PASS)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "child.py").write_text(KERNEL)
+    program = (
+        KERNEL + "\nimport subprocess\nsubprocess.run([sys.executable, '../child.py'], check=True, cwd='folder')\n"
+    )
+    done = run(tmp_path, program, "--pass", "mine.py", "--pass-at", "ttgir:before-place")
+    assert done.returncode == 0, done.stderr
+    captures = sorted(tmp_path.glob("c*.kperf"))
+    skipped = [[p.what for p in kp.load(c).problems() if p.code == "pass-skipped"] for c in captures]
+    assert len(captures) == 2
+    assert all(len(s) == 1 and "Pass 'mine' at ttgir:before-place" in s[0] for s in skipped)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--pass", "nix"), "There is no pass 'nix'"),
+        (("--pass", "mine.py", "--pass-at", "ptx"), "'ptx' is no point"),
+    ],
+)
+def test_passes_that_are_not_there(tmp_path: Path, options: tuple[str, ...], message: str) -> None:
+    (tmp_path / "mine.py").write_text(PASS)
+    done = run(tmp_path, KERNEL, *options)
+    assert done.returncode == 1
+    assert message in done.stderr and not (tmp_path / "c.kperf").exists()

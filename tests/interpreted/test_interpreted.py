@@ -274,3 +274,50 @@ def test_gluon_is_refused(path: Path) -> None:
 
     with kp.record(path), pytest.raises(ProgramError, match="Gluon kernel 'kernel'"):
         kernel[(1,)]()
+
+
+# --- callback and passes
+
+
+def test_each_launch_is_delivered_decoded(path: Path) -> None:
+    seen: list[Any] = []
+    with kp.record(path, first=2, every=0, on_launch=seen.append):
+        for n in (100, 120, 128):
+            add(n)
+    assert [(launch.kernel.name, launch.launch.number) for launch in seen] == [("add", 0), ("add", 1)]
+    expected = kp.load(path).launches
+    assert [launch.table.to_pylist() for launch in seen] == [launch.table.to_pylist() for launch in expected]
+    assert codes(path) == []
+
+
+@pytest.mark.parametrize("error", [ValueError("mine"), SystemExit(3)])
+def test_a_callback_that_fails_is_told_of_once_and_reaches_nobody(path: Path, error: BaseException) -> None:
+    calls: list[Any] = []
+
+    def fail(launch: Any) -> None:
+        calls.append(launch)
+        raise error
+
+    with kp.record(path, on_launch=fail):
+        add()
+        add()
+    (problem,) = (p for p in kp.load(path).problems() if p.code == "callback-failed")
+    assert len(calls) == 2
+    assert type(error).__name__ in problem.what and problem.where == "add, launch 0"
+
+
+def test_passes_that_the_interpreter_cannot_run_are_told_of_once(path: Path) -> None:
+    class Mine(kp.Pass):
+        name = "mine"
+
+        def run(self, module: Any, context: kp.PassContext) -> None: ...
+
+    kp.patch(Mine, kernels="add")
+    try:
+        with kp.record(path):
+            add()
+            add()
+    finally:
+        kp.unpatch()
+    (problem,) = (p for p in kp.load(path).problems() if p.code == "pass-skipped")
+    assert "Pass 'mine' at ttgir:after-place" in problem.what

@@ -21,6 +21,7 @@ from kperfir.bridge.stages import METADATA, instrumenting
 from kperfir.capture.schema import Problem, Resources
 from kperfir.errors import BridgeError, KperfError, LoweringError
 from kperfir.passes.finding import Finding
+from kperfir.passes.user import Bound
 from kperfir.plan import Plan
 from kperfir.records import Layout, Table
 
@@ -61,17 +62,21 @@ class Twin:
     problems: tuple[Problem, ...] = ()
 
 
-def compile_instrumented(source: Any, target: Any, options: dict[str, Any], request: Request) -> Instrumented:
+def compile_instrumented(
+    source: Any, target: Any, options: dict[str, Any], request: Request, passes: tuple[Bound, ...] = ()
+) -> Instrumented:
     """Compile a source with records, for any target; nothing is loaded or run.
 
     Args:
         source: Triton's ASTSource or GluonASTSource. target: its GPUTarget.
+        passes: of users; they become part of the request.
 
     Raises:
         KperfError: kperfir cannot instrument it.
         Exception: whatever Triton raises.
     """
-    with instrumenting(request) as compile_:
+    request = replace(request, passes=tuple(bound.key for bound in passes))
+    with instrumenting(request, passes, f"{target.backend}:{target.arch}") as compile_:
         try:
             kernel = triton.compile(source, target=target, options=options | compat.key_options(request.digest()))
         except Exception as error:
@@ -83,7 +88,7 @@ def compile_instrumented(source: Any, target: Any, options: dict[str, Any], requ
     return Instrumented(kernel, Table.from_json(data["table"]), Layout(**data["layout"]), findings)
 
 
-def instrument(plain: Any, plan: Plan, limits: DeviceLimits) -> Twin:
+def instrument(plain: Any, plan: Plan, limits: DeviceLimits, passes: tuple[Bound, ...] = ()) -> Twin:
     """Build and load the twin of a plain kernel that is loaded.
 
     It never raises for a kernel: what cannot be instrumented comes back without a
@@ -91,12 +96,12 @@ def instrument(plain: Any, plan: Plan, limits: DeviceLimits) -> Twin:
     """
     name = plain.name
     try:
-        return contextvars.copy_context().run(_instrument, plain, plan, limits)
+        return contextvars.copy_context().run(_instrument, plain, plan, limits, passes)
     except Exception as error:
         return Twin(None, problems=(not_recorded(name, error),), plain=_resources(plain, limits))
 
 
-def _instrument(plain: Any, plan: Plan, limits: DeviceLimits) -> Twin:
+def _instrument(plain: Any, plan: Plan, limits: DeviceLimits, passes: tuple[Bound, ...]) -> Twin:
     if not hasattr(plain.src, "fn"):
         raise BridgeError("It was compiled from IR text, and has no source to compile again.")
     options = compat.compile_options(plain)
@@ -104,7 +109,7 @@ def _instrument(plain: Any, plan: Plan, limits: DeviceLimits) -> Twin:
     request, reason = choose(plan, before, limits)
 
     def build(request: Request) -> _Build:
-        built = compile_instrumented(plain.src, plain.metadata.target, options, request)
+        built = compile_instrumented(plain.src, plain.metadata.target, options, request, passes)
         return _Build(built, _load(built.kernel, limits))
 
     made: _Build | None = None

@@ -33,6 +33,8 @@ from kperfir.capture.policy import LaunchTally, Outcome, Policy
 from kperfir.capture.schema import Kernel, Launch, Problem, Tally
 from kperfir.capture.writer import CaptureWriter
 from kperfir.errors import DeviceError
+from kperfir.passes.patched import passes_for
+from kperfir.passes.user import Bound
 from kperfir.plan import Plan
 
 _STATIC = "torch.compile launches it with its static launcher, which starts the binary without Triton."
@@ -55,10 +57,11 @@ def check_ready() -> None:
 
 @dataclass
 class _Seen:
-    """What is known of one plain kernel on one device."""
+    """What is known of one plain kernel on one device, as recorded with some of the users' passes."""
 
     kernel: Any
     device: int
+    passes: tuple[Bound, ...] = ()
     twin: Twin | None = None
     id: int = -1
     launches: int = 0
@@ -101,7 +104,7 @@ class Launches:
         self._on_device = on_device
         self._drains: dict[int, Drain] = {}
         self._limits: dict[int, DeviceLimits] = {}
-        self._seen: dict[tuple[int, int], _Seen] = {}
+        self._seen: dict[tuple[int, int, tuple[str, ...]], _Seen] = {}
         self._twins: dict[int, Any] = {}  # by id; kept, because the id of one that is gone can come again
         self._reported: set[object] = set()
         self._lock = threading.Lock()
@@ -251,15 +254,17 @@ class Launches:
         return "recorded", _Chosen(seen, twin, drain, buffer, number)
 
     def _seen_of(self, kernel: Any, device: int) -> _Seen:
+        passes = passes_for(kernel.name)
+        key = (id(kernel), device, tuple(bound.key for bound in passes))
         with self._lock:
-            return self._seen.setdefault((id(kernel), device), _Seen(kernel, device))
+            return self._seen.setdefault(key, _Seen(kernel, device, passes))
 
     def _twin(self, seen: _Seen) -> Twin:
         """Built at the first launch that is recorded; its problems are written once."""
         with seen.lock:
             if seen.twin is None:
                 check_conflicts()  # a profiler may have been started behind the recording
-                seen.twin = instrument(seen.kernel, self._plan, self._device_limits(seen.device))
+                seen.twin = instrument(seen.kernel, self._plan, self._device_limits(seen.device), seen.passes)
                 if seen.twin.kernel is not None:
                     self._twins[id(seen.twin.kernel)] = seen.twin.kernel
                 for problem in seen.twin.problems:

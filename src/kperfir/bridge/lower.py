@@ -7,8 +7,9 @@ from typing import Any
 
 from triton._C.libtriton import ir
 
-from kperfir.bridge.request import MODULE_ATTRIBUTE, SITES_ATTRIBUTE, Request
+from kperfir.bridge.request import MODULE_ATTRIBUTE, Request
 from kperfir.bridge.text import generic_text, parse_text
+from kperfir.bridge.user_passes import UserPasses
 from kperfir.errors import LoweringError
 from kperfir.ir.chunks import ChunkedKernel, read_kernel
 from kperfir.ir.kperf_gpu import Counter
@@ -24,11 +25,10 @@ AMD_ARCHITECTURES = ("gfx942", "gfx950")
 
 _ATTRIBUTE = re.compile(rf'{re.escape(MODULE_ATTRIBUTE)} = "((?:[^"\\]|\\.)*)"')
 _ESCAPED = re.compile(r"\\([0-9A-Fa-f]{2}|.)")
-_SITES = re.compile(rf'{re.escape(SITES_ATTRIBUTE)} = "([\d.,]+)"')
 _TARGET = re.compile(r'ttg\.target = "(\w+):(\w+)"')
 
 
-def lower_module(module: Any) -> tuple[Any, Layout]:
+def lower_module(module: Any, user: UserPasses) -> tuple[Any, Layout]:
     """The module with its records lowered, and the layout they were lowered for.
 
     Sizes of shared and scratch memory are set on the module passed in as well,
@@ -36,14 +36,16 @@ def lower_module(module: Any) -> tuple[Any, Layout]:
 
     Raises:
         IRError, LoweringError: the module cannot be lowered.
+        PassError: a user's pass failed on it.
     """
     kernel = read_kernel(generic_text(module))
+    user.before_lowering(kernel, module.context)
     request = _request(kernel)
     warps = kernel.integer("ttg.total-num-warps") or kernel.integer("ttg.num-warps")
     warp_size = kernel.integer("ttg.threads-per-warp")
     if not warps or not warp_size:
         raise LoweringError("The module does not say how many warps it has.")
-    pieces = _pieces(kernel)
+    pieces = tuple((site.region, site.piece) for site in user.tables.table().sites)
     layout = request.layout(warps, 1 + max((region for region, _ in pieces), default=0))
     shared_bytes = kernel.integer("ttg.shared") or 0
     base_bytes = -(-shared_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
@@ -51,7 +53,7 @@ def lower_module(module: Any) -> tuple[Any, Layout]:
     iterations = Windows.parse(request.iterations)
     to_gpu(kernel, layout, counter, request.counter_bits, request.chosen, pieces, iterations)
     text = to_llvm(kernel, _target(kernel), Frame(layout, kernel.scratch, base_bytes, warp_size))
-    lowered = parse_text(text, module.context)
+    lowered = parse_text(user.after_lowering(text, module.context), module.context)
     if layout.place == "shared":
         _set(module, "ttg.shared", base_bytes + layout.warps * layout.ring_bytes)
     _set(module, "ttg.profile_scratch_memory_size", layout.cta_bytes)
@@ -64,13 +66,6 @@ def _request(kernel: ChunkedKernel) -> Request:
     if found is None:
         raise LoweringError("The module does not say what to record.", "Run `kperfir doctor`.")
     return Request.from_json(_ESCAPED.sub(_unescape, found.group(1)))
-
-
-def _pieces(kernel: ChunkedKernel) -> tuple[tuple[int, int], ...]:
-    """Region and piece of each site."""
-    found = _SITES.search(kernel.attributes)
-    pairs = (pair.split(".") for pair in found.group(1).split(",")) if found else ()
-    return tuple((int(region), int(piece)) for region, piece in pairs)
 
 
 def _unescape(match: re.Match[str]) -> str:

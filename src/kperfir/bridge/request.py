@@ -15,7 +15,6 @@ from kperfir.windows import Chosen, Windows
 
 DEFAULT_SLOTS = 256
 FLUSHED_SLOTS = 1024
-SITES_ATTRIBUTE = "kperf.sites"
 MODULE_ATTRIBUTE = "kperf.request"
 _COMPILE_HALF = ("records.py", "windows.py", "plan.py", "markers.py", "ir", "passes", "targets", "bridge", "language")
 
@@ -30,6 +29,7 @@ class Request:
     warps_per_writer: of so many warps the first records; 0: the first of the CTA.
     ctas, sms, warps: windows of those that write. iterations: turns of loops in which they do.
     version: whether records carry the turn of their loop.
+    passes: keys of users' passes, in order.
     """
 
     regions: tuple[str, ...]
@@ -43,6 +43,7 @@ class Request:
     warps: str = "all"
     iterations: str = "all"
     version: Version = "none"
+    passes: tuple[str, ...] = ()
 
     @staticmethod
     def of(plan: Plan) -> Request:
@@ -105,7 +106,7 @@ class Request:
     def from_json(text: str) -> Request:
         """The inverse of `to_json`."""
         data = json.loads(text)
-        return Request(**data | {"regions": tuple(data["regions"])})
+        return Request(**data | {"regions": tuple(data["regions"]), "passes": tuple(data["passes"])})
 
     def digest(self) -> str:
         """Differs whenever the instrumented binary may: by request, or by kperfir's own compile half."""

@@ -25,8 +25,9 @@ from triton import knobs
 from kperfir import language
 from kperfir.bridge.lower import lower_module
 from kperfir.bridge.replaced import replaced
-from kperfir.bridge.request import MODULE_ATTRIBUTE, SITES_ATTRIBUTE, Request
+from kperfir.bridge.request import MODULE_ATTRIBUTE, Request
 from kperfir.bridge.text import generic_text, parse_text
+from kperfir.bridge.user_passes import UserPasses
 from kperfir.errors import KperfError, LoweringError
 from kperfir.ir.foreign import ForeignModule
 from kperfir.ir.locations import Locations
@@ -37,7 +38,8 @@ from kperfir.passes.explicit import find_markers
 from kperfir.passes.finding import Finding
 from kperfir.passes.place import place
 from kperfir.passes.scopes import Scope, has_markers, tag_scopes
-from kperfir.records import Layout, Table
+from kperfir.passes.user import Bound
+from kperfir.records import Layout
 
 METADATA = "kperf"
 _NO_LINES = "TRITON_DISABLE_LINE_INFO"
@@ -51,14 +53,20 @@ class Compile:
 
     Attributes:
         request: what to do.
+        user: the passes that users patched, and the table of all that is recorded.
         error: the first of kperfir's own errors; Triton may wrap it on its way out.
     """
 
     request: Request
+    user: UserPasses = field(default_factory=UserPasses)
     error: KperfError | None = None
     scopes: tuple[Scope, ...] = ()
     layout: Layout | None = None
-    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def findings(self) -> list[Finding]:
+        """What steps and passes found."""
+        return self.user.findings
 
 
 _lock = threading.Lock()
@@ -66,14 +74,14 @@ _compile: ContextVar[Compile | None] = ContextVar("kperfir_compile", default=Non
 
 
 @contextmanager
-def instrumenting(request: Request) -> Iterator[Compile]:
+def instrumenting(request: Request, passes: tuple[Bound, ...] = (), target: str = "") -> Iterator[Compile]:
     """Whatever this thread compiles inside is instrumented.
 
     A stage hook that is already installed is kept and called first. Instrumented
     compiles come one after another; what other threads compile meanwhile stays
     plain, under the key that it has anyway.
     """
-    compile_ = Compile(request)
+    compile_ = Compile(request, UserPasses(passes, target, request.regions))
     with _lock, _located(), _hooked(), _proxied():
         token = _compile.set(compile_)
         emitting = language.emitting.set(True)
@@ -146,6 +154,8 @@ def _wrap(stages: dict[str, Any], compile_: Compile) -> None:
     if not gluon:
         ttir = stages["ttir"]
         stages["ttir"] = lambda source, metadata: ttir(_noted(compile_, _tag, source, compile_), metadata)
+    else:
+        compile_.user.skip_ttir()
     stages["ttgir"] = lambda source, metadata: _noted(
         compile_, _place, ttgir(source, metadata), metadata, compile_, gluon
     )
@@ -175,57 +185,69 @@ def _uncollected() -> Iterator[None]:
 
 @_uncollected()
 def _tag(source: Any, compile_: Compile) -> Any:
-    """Scopes of a Triton-DSL kernel become location tags. Without scopes nothing is read."""
+    """Scopes of a Triton-DSL kernel become location tags. Without scopes and passes nothing is read."""
+    source, scopes = compile_.user.on_ttir(source, "before", 0)
+    compile_.scopes = scopes
     text = generic_text(source)
-    if not has_markers(text):
-        return source
-    module = read_module(text, with_values=False)
-    tagged = tag_scopes(module)
-    compile_.scopes = tagged.scopes
-    compile_.findings += tagged.findings
-    return parse_text(print_module(module), source.context)
+    if has_markers(text):
+        module = read_module(text, with_values=False)
+        tagged = tag_scopes(module, len(scopes))
+        compile_.scopes += tagged.scopes
+        compile_.findings.extend(tagged.findings)
+        source = parse_text(print_module(module), source.context)
+    source, scopes = compile_.user.on_ttir(source, "after", len(compile_.scopes))
+    compile_.scopes += scopes
+    return source
 
 
 @_uncollected()
 def _place(source: Any, metadata: dict[str, Any], compile_: Compile, gluon: bool) -> Any:
-    """Records go in; the table of what they mean goes into the kernel's metadata."""
-    module = read_module(generic_text(source))
+    """Records go in."""
+    module, user = read_module(generic_text(source)), compile_.user
+    user.on_ttgir(module, "before", source.context)
     locations = Locations.of(module)
     scopes, markers = find_markers(module, locations) if gluon else (compile_.scopes, ())
-    placed = place(module, locations, compile_.request.regions, scopes, markers, compile_.request.counts_turns)
-    compile_.findings += placed.findings
-    if not placed.table.sites:
+    request = compile_.request
+    placed = place(module, locations, request.regions, scopes, markers, request.counts_turns, user.tables)
+    compile_.findings.extend(placed.findings)
+    user.on_ttgir(module, "after", source.context)
+    if not user.at("llvm", "before"):
+        _check_records(user)
+    lower_records(module)
+    _set_attribute(module, compile_.request)
+    metadata[METADATA] = {"request": compile_.request.to_json()}
+    return parse_text(print_module(module), source.context)
+
+
+def _check_records(user: UserPasses) -> None:
+    if not user.tables.has_sites:
         raise LoweringError(
             "It has nothing to record: no scope is left in it and no rule picks an operation.",
             'Record it with regions="auto", or put a scope into it.',
         )
-    lower_records(module)
-    _set_attributes(module, compile_.request, placed.table)
-    metadata[METADATA] = {
-        "request": compile_.request.to_json(),
-        "table": placed.table.to_json(),
-        "findings": [asdict(f) for f in compile_.findings],
-    }
-    return parse_text(print_module(module), source.context)
 
 
-def _set_attributes(module: ForeignModule, request: Request, table: Table) -> None:
-    """The request travels with the module, so that no two compiles can be mixed up; so do region and piece of sites."""
+def _set_attribute(module: ForeignModule, request: Request) -> None:
+    """The request travels with the module, so that no two compiles can be mixed up."""
     value = request.to_json().replace("\\", "\\\\").replace('"', '\\"')
-    sites = ",".join(f"{site.region}.{site.piece}" for site in table.sites)
-    attribute = f'{MODULE_ATTRIBUTE} = "{value}", {SITES_ATTRIBUTE} = "{sites}"'
+    attribute = f'{MODULE_ATTRIBUTE} = "{value}"'
     old = module.root.attributes_text
     module.root.attributes_text = old[:-1] + f", {attribute}}}" if old.endswith("}") else f" {{{attribute}}}"
 
 
 def _lower(llir: Callable[..., Any], source: Any, metadata: dict[str, Any], compile_: Compile) -> Any:
-    """Triton's own stage; the proxy lowers the records inside it, and their layout joins the metadata."""
+    """Triton's own stage; the proxy lowers the records inside it, and what they mean goes into the metadata."""
     result = llir(source, metadata)
     if compile_.layout is None:
         raise LoweringError(
             "Triton's backend did not pass the point where records are lowered.", "Run `kperfir doctor`."
         )
-    metadata[METADATA]["layout"] = asdict(compile_.layout)
+    _check_records(compile_.user)
+    metadata[METADATA] |= {
+        "table": compile_.user.tables.table().to_json(),
+        "findings": [asdict(f) for f in compile_.findings],
+        "layout": asdict(compile_.layout),
+    }
     return result
 
 
@@ -242,5 +264,5 @@ class _LlvmProxy:
         compile_ = _compile.get()
         if compile_ is not None:
             with _uncollected():
-                module, compile_.layout = lower_module(module)
+                module, compile_.layout = lower_module(module, compile_.user)
         return self._real.to_module(module, *arguments)

@@ -48,6 +48,9 @@ class CaptureWriter:
     Args:
         before_end: called in such a process before its capture ends.
 
+    Attributes:
+        after_write: called with each message, and its blocks, behind the write that took it.
+
     Raises:
         CaptureError: the file cannot be created.
     """
@@ -55,6 +58,7 @@ class CaptureWriter:
     def __init__(self, path: str | Path, before_end: Callable[[], None] = lambda: None) -> None:
         self.path = Path(path)
         self.before_end = before_end
+        self.after_write: Callable[[Message, bytes | memoryview], None] = lambda message, payload: None
         self.dropped = 0
         self.failure: OSError | None = None
         self._described: list[Session | Kernel] = []
@@ -109,6 +113,8 @@ class CaptureWriter:
                 self._bytes = self._file.tell()
             except OSError as error:
                 self._fail(error)
+                return
+        self.after_write(message, payload)
 
     def _leave_parent(self) -> None:
         """Give this forked process a file of its own; the inherited one is neither written nor closed."""

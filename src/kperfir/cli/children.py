@@ -10,6 +10,7 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,8 +21,16 @@ VARIABLE = "KPERFIR_CHILD"
 _HOOK = Path(__file__).parent / "child_site"
 
 
+@dataclass(frozen=True)
+class Passes:
+    """Passes given on the command line, by names that hold in every folder, and the point where they run."""
+
+    names: tuple[str, ...] = ()
+    at: str = ""
+
+
 @contextmanager
-def followed(capture: Path, run: str, policy: Policy) -> Iterator[None]:
+def followed(capture: Path, run: str, policy: Policy, passes: Passes) -> Iterator[None]:
     """While inside, child processes record beside `capture`, as part of the same `run`."""
     before = {name: os.environ.get(name) for name in (VARIABLE, "PYTHONPATH")}
     os.environ[VARIABLE] = json.dumps(
@@ -30,6 +39,8 @@ def followed(capture: Path, run: str, policy: Policy) -> Iterator[None]:
             "run": run,
             "plan": str(policy.plan),
             "limit_bytes": policy.limit_bytes,
+            "passes": passes.names,
+            "pass_at": passes.at,
         }
     )
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(_HOOK), before["PYTHONPATH"]]))
@@ -50,6 +61,7 @@ def start_child() -> None:
 
     from kperfir.capture.policy import Policy
     from kperfir.capture.writer import child_capture
+    from kperfir.passes.patched import patch
     from kperfir.plan import Plan
     from kperfir.session import record_program
 
@@ -57,6 +69,8 @@ def start_child() -> None:
     parent, process = Path(request["capture"]), os.getpid()
     stack = ExitStack()
     policy = Policy(Plan.parse(request["plan"]), request["limit_bytes"])
+    if request["passes"]:
+        patch(request["passes"], at=request["pass_at"] or None)
     stack.enter_context(record_program(child_capture(parent, process), request["run"], policy))
     atexit.register(stack.close)
 

@@ -17,6 +17,9 @@ from kperfir.cli import children
 from kperfir.cli.program import ProgramFailure, run_program
 from kperfir.errors import ProgramError
 from kperfir.notes import note
+from kperfir.passes.patched import patch
+from kperfir.passes.registry import absolute
+from kperfir.passes.user import POINTS
 from kperfir.plan import RULES, Plan
 from kperfir.session import make_plan, record_program
 
@@ -47,6 +50,13 @@ def record(
     plan: Annotated[
         str, typer.Option(help="More of a plan as key=value;..., such as 'metric=clock64;ctas=0-7'.", metavar="PLAN")
     ] = "",
+    passes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--pass", help="A pass: name, file.py or file.py:Class; may be given several times.", metavar="PASS"
+        ),
+    ] = None,
+    pass_at: Annotated[str, typer.Option(help=f"Where passes run instead: {', '.join(POINTS)}.", metavar="POINT")] = "",
     module: Annotated[bool, typer.Option("-m", help="The program is a module, as in python -m.")] = False,
 ) -> None:
     """Run PROGRAM ARGS... as Python would, and record every Triton kernel it launches. Options come first."""
@@ -62,8 +72,11 @@ def record(
         os.environ["TRITON_INTERPRET"] = "1"
     os.environ.setdefault("TORCHINDUCTOR_USE_STATIC_CUDA_LAUNCHER", "0")
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+    named = tuple(absolute(given) for given in passes or ())
+    if named:
+        patch(named, at=pass_at or None)
     try:
-        _record(context.args, module, _place(output), policy)
+        _record(context.args, module, _place(output), policy, children.Passes(named, pass_at))
     except ProgramFailure as failure:
         failure.show()
         if any(sign in str(failure.error) for sign in _NO_CUDA_SIGNS):
@@ -77,10 +90,10 @@ def _knobs(plan: str) -> dict[str, str]:
     return dict(part.strip().split("=", 1) for part in plan.split(";") if part.strip())
 
 
-def _record(arguments: list[str], module: bool, output: Path, policy: Policy) -> None:
+def _record(arguments: list[str], module: bool, output: Path, policy: Policy, passes: children.Passes) -> None:
     capture, run, process = None, uuid.uuid4().hex, os.getpid()
     try:
-        with record_program(output, run, policy) as capture, children.followed(capture, run, policy):
+        with record_program(output, run, policy) as capture, children.followed(capture, run, policy, passes):
             run_program(arguments, module)
     finally:
         if capture is not None and os.getpid() == process:

@@ -83,6 +83,20 @@ class ChunkedKernel:
         found = re.search(_INTEGER.format(name=re.escape(name)), self.attributes)
         return int(found.group(1)) if found else None
 
+    def split(self, pattern: str) -> list[ChunkOp]:
+        """Make each line in which the regular expression occurs a chunk of its own; return these chunks, in order."""
+        found: list[ChunkOp] = []
+        for chunk in [op for op in self.body.ops if isinstance(op, ChunkOp)]:
+            found += _split(chunk, re.compile(pattern))
+        return found
+
+    def text(self) -> str:
+        """The whole module without records: none of them has a value that is used."""
+        lines = list(self.before)
+        for op in self.body.ops:
+            lines += op.lines if isinstance(op, ChunkOp) else [op.line] if isinstance(op, ReturnOp) else []
+        return "\n".join(lines + self.after)
+
     @property
     def has_shared_symbol(self) -> bool:
         """Whether the module declares the symbol of dynamic shared memory."""
@@ -152,6 +166,27 @@ def _fill(kernel: ChunkedKernel, lines: list[str]) -> None:
 def _flush(kernel: ChunkedKernel, lines: list[str]) -> None:
     if lines:
         kernel.body.add_op(ChunkOp.make(lines))
+
+
+def _split(chunk: ChunkOp, pattern: re.Pattern[str]) -> list[ChunkOp]:
+    groups: list[list[str]] = [[]]
+    matches: list[int] = []
+    for line in chunk.lines:
+        if pattern.search(line):
+            matches.append(len(groups))
+            groups += [[line], []]
+        else:
+            groups[-1].append(line)
+    if not matches:
+        return []
+    parts = [ChunkOp.make(lines) for lines in groups]
+    block = chunk.parent
+    assert block is not None
+    for part in parts:
+        if part.lines:
+            block.insert_op_before(part, chunk)
+    block.erase_op(chunk)
+    return [parts[i] for i in matches]
 
 
 def _carrier(kernel: ChunkedKernel, line: str) -> None:

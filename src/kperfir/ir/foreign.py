@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from xdsl.dialects.builtin import UNKNOWN_LOC
 from xdsl.ir import Attribute, Block, Data, Operation, OpResult, Region, SSAValue, SSAValues, TypeAttribute, Use
-from xdsl.irdl import irdl_attr_definition
+from xdsl.irdl import irdl_attr_definition, traits_def
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 
@@ -61,6 +61,7 @@ class ForeignOp(Operation):
     """
 
     name = "mlir.foreign"
+    traits = traits_def()
     __slots__ = (
         "attributes_text",
         "location_text",

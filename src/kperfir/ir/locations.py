@@ -9,6 +9,7 @@ that starts with `kperf.`.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from kperfir.ir.foreign import ForeignModule
@@ -27,6 +28,7 @@ class _Known(NamedTuple):
     tags: tuple[str, ...]
     file: str
     line: int
+    name: str = ""
 
 
 _UNKNOWN = _Known((), "", 0)
@@ -44,8 +46,12 @@ class Locations:
     @staticmethod
     def of(module: ForeignModule) -> Locations:
         """Read the aliases around a module."""
-        lines = (line for line in (*module.prologue, *module.epilogue) if line.startswith("#loc"))
-        parts = (line.partition(" = loc(") for line in lines)
+        return Locations.read((*module.prologue, *module.epilogue))
+
+    @staticmethod
+    def read(lines: Iterable[str]) -> Locations:
+        """Read those lines of a text that define aliases of locations."""
+        parts = (line.partition(" = loc(") for line in lines if line.startswith("#loc"))
         return Locations({name: text[:-1] for name, _, text in parts})
 
     def tags(self, location: str) -> tuple[str, ...]:
@@ -59,6 +65,10 @@ class Locations:
         """
         known = self._resolve(_inner(location), 0)
         return known.file, known.line
+
+    def name(self, location: str) -> str:
+        """Name of the variable that the operation was assigned to, as Triton notes it; empty where there is none."""
+        return self._resolve(_inner(location), 0).name
 
     def tag(self, location: str, tag: str) -> str:
         """A location that is `location` with one more tag around it.
@@ -92,7 +102,7 @@ class Locations:
             callee, _, caller = _split_call(text[len("callsite(") : -1])
             inner, outer = self._resolve(callee, depth), self._resolve(caller, depth)
             place = outer if not inner.file or _LIBRARY in inner.file else inner
-            return _Known(outer.tags + inner.tags, place.file, place.line)
+            return _Known(outer.tags + inner.tags, place.file, place.line, inner.name)
         if text.startswith("fused"):
             return self._fused(text, depth)
         position = _POSITION.match(text)
@@ -103,8 +113,8 @@ class Locations:
             return _UNKNOWN
         child = self._resolve(name.group(2), depth)
         if not name.group(1).startswith(TAG_PREFIX):
-            return child
-        return _Known((name.group(1), *child.tags), child.file, child.line)
+            return child._replace(name=_unescaped(name.group(1)))
+        return child._replace(tags=(name.group(1), *child.tags))
 
     def _fused(self, text: str, depth: int) -> _Known:
         """Operations that were merged: the first tagged one counts, else the first."""

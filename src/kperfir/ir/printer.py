@@ -10,21 +10,26 @@ from xdsl.ir import Block, SSAValue
 
 from kperfir.errors import IRError
 from kperfir.ir.foreign import ForeignModule, ForeignOp, TextType
+from kperfir.ir.kperf import RecordOp
 
 
-def print_module(module: ForeignModule) -> str:
+def print_module(module: ForeignModule, without_records: bool = False) -> str:
     """The module as generic text.
+
+    Args:
+        without_records: leave `kperf.record` out, which has no values: what is left is the kernel.
 
     Raises:
         IRError: an operation of kperfir's dialects is left that nothing lowered.
     """
-    printer = _Printer(module)
+    printer = _Printer(module, without_records)
     printer.operation(module.root, "")
     return "\n".join([*module.prologue, *printer.lines, *module.epilogue])
 
 
 class _Printer:
-    def __init__(self, module: ForeignModule) -> None:
+    def __init__(self, module: ForeignModule, without_records: bool) -> None:
+        self.without_records = without_records
         self.names = dict(module.names)
         self.blocks = module.blocks
         self.labels: dict[Block, str] = {}
@@ -45,8 +50,8 @@ class _Printer:
         self.lines.append(head + (op.signature_text or _signature(op)) + op.location_text)
 
     def left(self, op: ForeignOp) -> str:
-        if not op.result_names:
-            op.result_names = tuple(self.invent(v) for v in op.results)
+        if op.results and op.results[0] not in self.names:  # made by a pass; it keeps no name, for the next to print
+            return ", ".join([self.invent(v) for v in op.results]) + " = "
         return ", ".join(op.result_names) + " = " if op.result_names else ""
 
     def invent(self, value: SSAValue) -> str:
@@ -69,6 +74,8 @@ class _Printer:
             arguments = f"({text.arguments})" if text.arguments else ""
             self.lines.append(f"{indent}{text.label}{arguments}:{text.comment}")
         for op in block.ops:
+            if self.without_records and isinstance(op, RecordOp):
+                continue
             if not isinstance(op, ForeignOp):
                 raise IRError(f"{op.name} was not lowered before the module was printed.", "This is a bug in a pass.")
             self.operation(op, indent + "  ")

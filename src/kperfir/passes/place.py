@@ -42,6 +42,7 @@ def place(
     scopes: tuple[Scope, ...] = (),
     markers: tuple[Marker, ...] = (),
     counts_turns: bool = False,
+    tables: TableBuilder | None = None,
 ) -> Placed:
     """Insert `kperf.record` operations.
 
@@ -52,8 +53,9 @@ def place(
         scopes: what the tags and markers name.
         markers: explicit markers of a Gluon kernel; they are replaced by records.
         counts_turns: records in counted loops get the number of the turn.
+        tables: what users' passes have placed already; it grows.
     """
-    placer = _Placer(module, locations, regions, scopes, markers, counts_turns)
+    placer = _Placer(module, locations, regions, scopes, markers, counts_turns, tables or TableBuilder())
     for function in module.functions():
         placer.function(function)
     return Placed(placer.tables.table(), (*placer.findings, *placer.missing()))
@@ -78,13 +80,14 @@ class _Placer:
         scopes: tuple[Scope, ...],
         markers: tuple[Marker, ...],
         counts_turns: bool,
+        tables: TableBuilder,
     ) -> None:
         self.turns = IterationNumbers() if counts_turns else None
         self.locations = locations
         self.scopes = {s.id: s for s in scopes}
         self.has_marks = any(s.kind == "mark" for s in scopes)
         self.markers = {m.op: m for m in markers}
-        self.tables = TableBuilder()
+        self.tables = tables
         self.rules = frozenset(AUTO if regions == ("auto",) else regions)
         ops = list(module.walk())
         loops = [op for op in ops if op.opname in LOOPS]
@@ -277,7 +280,8 @@ class _Placer:
         if key.kind == "scope":
             scope = self.scopes[int(key.name)]
             self.seen.add(scope.id)
-            return self.tables.region(parent, scope.name, span.role, "scope", scope.file, scope.line)
+            origin: Origin = "pass" if scope.kind == "pass" else "scope"
+            return self.tables.region(parent, scope.name, span.role, origin, scope.file, scope.line)
         file, _, line = key.copy.rpartition(":")
         return self.tables.region(parent, key.name, span.role, "rule", file, int(line or 0))
 

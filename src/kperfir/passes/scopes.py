@@ -25,18 +25,18 @@ from kperfir.markers import PREFIX, MarkerKind, read_marker
 from kperfir.passes.anchors import STRUCTURAL, is_anchor
 from kperfir.passes.finding import Finding
 
-_INNER_BODIES = ("tt.reduce", "tt.scan", "tt.map_elementwise")
+INNER_BODIES = ("tt.reduce", "tt.scan", "tt.map_elementwise")
 
 
 @dataclass(frozen=True)
 class Scope:
-    """A scope or mark as it stands in the source."""
+    """A scope or mark as it stands in the source, or as a user's pass asks for it."""
 
     id: int
     name: str
     file: str
     line: int
-    kind: Literal["scope", "mark"] = "scope"
+    kind: Literal["scope", "mark", "pass"] = "scope"
 
 
 @dataclass(frozen=True)
@@ -57,13 +57,16 @@ def has_markers(text: str) -> bool:
     return PREFIX in text
 
 
-def tag_scopes(module: ForeignModule) -> Tagged:
+def tag_scopes(module: ForeignModule, first: int = 0) -> Tagged:
     """Tag operations, erase markers; the module is changed in place.
+
+    Args:
+        first: number of the first scope, where others have numbers already.
 
     Raises:
         ScopeError: scopes do not balance in a block, or cross; the source line is named.
     """
-    tagger = _Tagger(module)
+    tagger = _Tagger(module, first)
     for function in module.functions():
         tagger.function(function)
     module.epilogue[:] = [line for line in module.epilogue if line.strip()] + tagger.locations.lines() + [""]
@@ -71,7 +74,8 @@ def tag_scopes(module: ForeignModule) -> Tagged:
 
 
 class _Tagger:
-    def __init__(self, module: ForeignModule) -> None:
+    def __init__(self, module: ForeignModule, first: int) -> None:
+        self.first = first
         self.locations = Locations.of(module)
         self.scopes: dict[tuple[str, str, int], Scope] = {}
         self.copies: Counter[int] = Counter()
@@ -112,7 +116,7 @@ class _Tagger:
                 Rewriter.erase_op(op, safe_erase=False)
                 continue
             tags = around + [tag for _, tag in stack]
-            if op.regions and op.opname not in _INNER_BODIES:
+            if op.regions and op.opname not in INNER_BODIES:
                 self.region(op, tags)
             own = tags + self.call_tag(op) + pending
             if is_anchor(op) or op.opname in STRUCTURAL:
@@ -138,7 +142,7 @@ class _Tagger:
             stack.append((scope, f"kperf.scope:{scope.id}.{copy}"))
 
     def scope(self, name: str, file: str, line: int, kind: Literal["scope", "mark"]) -> Scope:
-        return self.scopes.setdefault((name, file, line), Scope(len(self.scopes), name, file, line, kind))
+        return self.scopes.setdefault((name, file, line), Scope(self.first + len(self.scopes), name, file, line, kind))
 
     def call_tag(self, op: ForeignOp) -> list[str]:
         """Tell two calls of a helper with scopes apart."""

@@ -28,6 +28,15 @@ class TableBuilder:
         """Name of a region, its role included."""
         return self._regions[region].name
 
+    def region_of(self, site: int) -> int:
+        """Id of a site's region."""
+        return self._sites[site].region
+
+    @property
+    def has_sites(self) -> bool:
+        """Whether anything is recorded."""
+        return bool(self._sites)
+
     def operations(self, region: int, names: tuple[str, ...]) -> None:
         """Add operations that place a region's records."""
         old = self._regions[region]

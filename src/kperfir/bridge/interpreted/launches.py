@@ -29,6 +29,7 @@ from kperfir.capture.policy import LaunchTally, Outcome, Policy
 from kperfir.capture.schema import Kernel, Launch, Problem, Tally
 from kperfir.capture.writer import CaptureWriter
 from kperfir.errors import ProgramError
+from kperfir.passes.patched import passes_for
 from kperfir.plan import AUTO, Plan
 from kperfir.records import Layout
 
@@ -64,6 +65,7 @@ class InterpretedLaunches:
         self._tally = tally
         self._functions: dict[Any, Function] = {}
         self._full: set[str] = set()
+        self._without_passes: set[str] = set()
         self._kernels = 0
         self._launches = 0
         self._stack = ExitStack()
@@ -122,6 +124,7 @@ class InterpretedLaunches:
         if outcome != "recorded":
             self._tally.add(name, outcome)
             return original(executor, *args, **kwargs)
+        self._tell_of_passes(name)
         recorder = self._recorder(executor.fn, name, function)
         token = language.active.set(recorder)
         try:
@@ -134,6 +137,13 @@ class InterpretedLaunches:
         finally:
             language.active.reset(token)
             self._write(recorder)
+
+    def _tell_of_passes(self, name: str) -> None:
+        passes = passes_for(name)
+        if passes and name not in self._without_passes:
+            self._without_passes.add(name)
+            what = f"Triton's interpreter compiles nothing, so these did not run: {', '.join(map(str, passes))}."
+            self._writer.write(Problem("pass-skipped", name, what, "Record on a GPU for them."))
 
     def _outcome(self, name: str, function: Function) -> Outcome:
         number = function.launches
