@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from kperfir.cli.doctor import doctor
+from kperfir.cli.opt import opt
 from kperfir.cli.output import say
 from kperfir.cli.read import export, report
 from kperfir.cli.record import record
@@ -40,6 +41,7 @@ app.command(
 )(record)
 app.command()(report)
 app.command()(export)
+app.command()(opt)
 app.command()(doctor)
 
 
