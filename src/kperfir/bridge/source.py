@@ -38,6 +38,13 @@ class KernelText:
     target: str | None = None
     options: dict[str, Any] = field(default_factory=dict)
 
+    @staticmethod
+    def of_metadata(text: str, target: str | None, metadata: dict[str, Any]) -> KernelText:
+        """A kernel of Triton's cache, with the compile options among its metadata."""
+        backend = make_backend(KernelText(text, target).gpu_target())
+        known = {f.name for f in fields(type(backend.parse_options({})))}
+        return KernelText(text, target, {name: value for name, value in metadata.items() if name in known})
+
     @cached_property
     def code(self) -> str:
         """The text with its comment lines left empty: checks that stand there are about other levels."""

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from kperfir.cli.doctor import doctor
+from kperfir.cli.inspect import inspect
 from kperfir.cli.opt import opt
 from kperfir.cli.output import say
 from kperfir.cli.read import export, report
@@ -42,6 +43,10 @@ app.command(
 app.command()(report)
 app.command()(export)
 app.command()(opt)
+app.command(
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False},
+    options_metavar="[OPTIONS] PROGRAM [ARGS]...|FOLDER|FILE",
+)(inspect)
 app.command()(doctor)
 
 
