@@ -88,6 +88,8 @@ def test_defaults_are_not_printed() -> None:
 @pytest.mark.parametrize(
     ("knobs", "word"),
     [
+        ({"regions": ""}, "'' is no rule"),
+        ({"regions": "load++dot"}, "'' is no rule"),
         ({"buffer": "texture"}, "buffer"),
         ({"metric": "joules"}, "metric"),
         ({"granularity": "0"}, "granularity"),
@@ -109,9 +111,9 @@ def test_defaults_are_not_printed() -> None:
     ],
 )
 def test_knobs_that_make_no_sense(knobs: dict[str, Any], word: str) -> None:
-    words = {"first": 3, "every": 100, "include": (), "exclude": ()} | knobs
+    words = {"regions": "auto", "first": 3, "every": 100, "include": (), "exclude": ()} | knobs
     with pytest.raises(PlanError, match=word) as refused:
-        make_plan("auto", **words)
+        make_plan(**words)
     assert refused.value.cure
 
 

@@ -145,13 +145,16 @@ class Plan:
         Raises:
             PlanError: a value is unknown.
         """
-        values = dict(knobs, regions=_listed("" if regions in (None, "none") else regions, "+"))
+        if isinstance(regions, str) and regions != "none":
+            regions = regions.replace(",", "+").split("+")
+        chosen = () if regions in (None, "none") else regions
+        values = dict(knobs, regions=tuple(rule.strip() for rule in chosen or ()))
         if "slots" in values:
             values["slots"] = _number(values["slots"])
         if "granularity" in values:
             values["granularity"] = str(values["granularity"])
         if "kernels" in values:
-            values["kernels"] = _listed(values["kernels"], ",")
+            values["kernels"] = _listed(values["kernels"])
         for name in _WINDOWS:
             if name in values and not isinstance(values[name], Windows):
                 values[name] = Windows.parse(str(values[name]))
@@ -194,11 +197,10 @@ def _printed(name: str, value: Any) -> str:
     return ",".join(value) if name == "kernels" else str(value)
 
 
-def _listed(value: str | Sequence[str], separator: str) -> tuple[str, ...]:
-    if not isinstance(value, str):
-        return tuple(value)
-    parts = (part.strip() for part in value.replace(",", separator).split(separator))
-    return tuple(parts) if value else ()
+def _listed(patterns: str | Sequence[str]) -> tuple[str, ...]:
+    if not isinstance(patterns, str):
+        return tuple(patterns)
+    return tuple(part.strip() for part in patterns.split(",")) if patterns else ()
 
 
 def _number(slots: Any) -> int:

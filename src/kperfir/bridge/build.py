@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextvars
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import triton
 
@@ -37,6 +37,18 @@ class Instrumented:
     table: Table
     layout: Layout
     findings: tuple[Finding, ...]
+
+
+class Built(Protocol):
+    """A build whose resources are known."""
+
+    @property
+    def resources(self) -> Resources:
+        """What it takes of the GPU."""
+        ...
+
+
+B = TypeVar("B", bound=Built)
 
 
 class _Build(NamedTuple):
@@ -106,26 +118,41 @@ def _instrument(plain: Any, plan: Plan, limits: DeviceLimits, passes: tuple[Boun
         raise BridgeError("It was compiled from IR text, and has no source to compile again.")
     options = compat.compile_options(plain)
     before = _resources(plain, limits)
-    request, reason = choose(plan, before, limits)
 
     def build(request: Request) -> _Build:
         built = compile_instrumented(plain.src, plain.metadata.target, options, request, passes)
         return _Build(built, _load(built.kernel, limits))
 
-    made: _Build | None = None
-    if request.place == "shared" and plan.buffer == "auto":
-        made, worse = _try_shared(build, request, before)
-        if made is None:
-            request, reason = replace(request, place="global"), f"global memory: {worse}"
-    built, after = made or build(request)
+    (built, after), reason = settle(plan, before, limits, build)
     problems = [Problem(f.code, f"{plain.name}: {f.where}", f.what, f.cure) for f in built.findings]
-    if fewer := _occupancy_lost(before, after):
+    if fewer := occupancy_lost(before, after):
         cure = "Its times are those of fewer CTAs; record fewer regions."
         problems.append(Problem("occupancy", plain.name, f"With records {fewer}.", cure))
     return Twin(built.kernel, built.table, built.layout, reason, before, after, tuple(problems))
 
 
-def _try_shared(build: Callable[[Request], _Build], request: Request, before: Resources) -> tuple[_Build | None, str]:
+def settle(plan: Plan, before: Resources, limits: DeviceLimits, build: Callable[[Request], B]) -> tuple[B, str]:
+    """Build with the rings where the plan and the plain kernel allow it.
+
+    Args:
+        before: of the plain kernel. build: makes a build for a request.
+
+    Returns:
+        the build, and why its rings lie where they do, in words.
+
+    Raises:
+        LoweringError: shared memory was asked for and has no room.
+    """
+    request, reason = choose(plan, before, limits)
+    if request.place == "shared" and plan.buffer == "auto":
+        made, worse = _try_shared(build, request, before)
+        if made is not None:
+            return made, reason
+        request, reason = replace(request, place="global"), f"global memory: {worse}"
+    return build(request), reason
+
+
+def _try_shared(build: Callable[[Request], B], request: Request, before: Resources) -> tuple[B | None, str]:
     """The build with rings in shared memory, or why it will not do."""
     try:
         made = build(request)
@@ -133,7 +160,7 @@ def _try_shared(build: Callable[[Request], _Build], request: Request, before: Re
         raise
     except Exception as error:  # of Triton, ptxas or the driver: global memory takes nothing that may be scarce
         return None, f"the build with rings in shared memory failed ({_one_line(error)})"
-    if fewer := _occupancy_lost(before, made.resources):
+    if fewer := occupancy_lost(before, made.resources):
         return None, f"with rings in shared memory {fewer}"
     return made, ""
 
@@ -179,7 +206,8 @@ def _resources(kernel: Any, limits: DeviceLimits) -> Resources:
     return Resources(shared, registers, getattr(kernel, "n_spills", None), warps, ctas)
 
 
-def _occupancy_lost(before: Resources, after: Resources) -> str:
+def occupancy_lost(before: Resources, after: Resources) -> str:
+    """How many CTAs fit no more, in words; empty where none is lost or it is not known."""
     if before.ctas_per_sm is None or after.ctas_per_sm is None or after.ctas_per_sm >= before.ctas_per_sm:
         return ""
     return f"only {after.ctas_per_sm} of {before.ctas_per_sm} CTAs fit on an SM"

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Any
 
 from triton._C.libtriton import ir
 
-from kperfir.bridge.request import MODULE_ATTRIBUTE, Request
+from kperfir.bridge.request import MODULE_ATTRIBUTE, SITES_ATTRIBUTE, Request, read_pieces, site_pieces
 from kperfir.bridge.text import generic_text, parse_text
 from kperfir.bridge.user_passes import UserPasses
 from kperfir.errors import LoweringError
+from kperfir.ir.attributes import get_text
 from kperfir.ir.chunks import ChunkedKernel, read_kernel
 from kperfir.ir.kperf_gpu import Counter
 from kperfir.passes.to_gpu import to_gpu
@@ -23,9 +25,21 @@ from kperfir.windows import Windows
 OLDEST_CUDA = 80
 AMD_ARCHITECTURES = ("gfx942", "gfx950")
 
-_ATTRIBUTE = re.compile(rf'{re.escape(MODULE_ATTRIBUTE)} = "((?:[^"\\]|\\.)*)"')
-_ESCAPED = re.compile(r"\\([0-9A-Fa-f]{2}|.)")
 _TARGET = re.compile(r'ttg\.target = "(\w+):(\w+)"')
+
+
+@dataclass(frozen=True)
+class GpuKernel:
+    """A kernel whose records are `kperf_gpu` operations.
+
+    Attributes:
+        base_bytes: where the rings start in shared memory. warp_size: threads of a warp.
+    """
+
+    kernel: ChunkedKernel
+    layout: Layout
+    base_bytes: int
+    warp_size: int
 
 
 def lower_module(module: Any, user: UserPasses) -> tuple[Any, Layout]:
@@ -38,6 +52,17 @@ def lower_module(module: Any, user: UserPasses) -> tuple[Any, Layout]:
         IRError, LoweringError: the module cannot be lowered.
         PassError: a user's pass failed on it.
     """
+    gpu = lower_to_gpu(module, user)
+    return lower_to_llvm(module, gpu, user), gpu.layout
+
+
+def lower_to_gpu(module: Any, user: UserPasses) -> GpuKernel:
+    """The kernel of a module in the LLVM dialect, its carriers lowered to `kperf_gpu`; the module stays as it is.
+
+    Raises:
+        IRError, LoweringError: the module cannot be lowered.
+        PassError: a user's pass failed on it.
+    """
     kernel = read_kernel(generic_text(module))
     user.before_lowering(kernel, module.context)
     request = _request(kernel)
@@ -45,33 +70,39 @@ def lower_module(module: Any, user: UserPasses) -> tuple[Any, Layout]:
     warp_size = kernel.integer("ttg.threads-per-warp")
     if not warps or not warp_size:
         raise LoweringError("The module does not say how many warps it has.")
-    pieces = tuple((site.region, site.piece) for site in user.tables.table().sites)
+    pieces = site_pieces(user.tables.table()) or read_pieces(get_text(kernel.attributes, SITES_ATTRIBUTE))
     layout = request.layout(warps, 1 + max((region for region, _ in pieces), default=0))
     shared_bytes = kernel.integer("ttg.shared") or 0
     base_bytes = -(-shared_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
     counter = Counter.TIME if request.metric == "time" else Counter.CLOCK
     iterations = Windows.parse(request.iterations)
     to_gpu(kernel, layout, counter, request.counter_bits, request.chosen, pieces, iterations)
-    text = to_llvm(kernel, _target(kernel), Frame(layout, kernel.scratch, base_bytes, warp_size))
+    return GpuKernel(kernel, layout, base_bytes, warp_size)
+
+
+def lower_to_llvm(module: Any, gpu: GpuKernel, user: UserPasses) -> Any:
+    """The module with `kperf_gpu` operations spelled out; sizes of memory are set on the module passed in.
+
+    Raises:
+        IRError, LoweringError: the module cannot be lowered.
+        PassError: a user's pass failed on it.
+    """
+    layout = gpu.layout
+    frame = Frame(layout, gpu.kernel.scratch, gpu.base_bytes, gpu.warp_size)
+    text = to_llvm(gpu.kernel, _target(gpu.kernel), frame)
     lowered = parse_text(user.after_lowering(text, module.context), module.context)
     if layout.place == "shared":
-        _set(module, "ttg.shared", base_bytes + layout.warps * layout.ring_bytes)
+        _set(module, "ttg.shared", gpu.base_bytes + layout.warps * layout.ring_bytes)
     _set(module, "ttg.profile_scratch_memory_size", layout.cta_bytes)
     _set(module, "ttg.profile_scratch_memory_alignment", ALIGNMENT_BYTES)
-    return lowered, layout
+    return lowered
 
 
 def _request(kernel: ChunkedKernel) -> Request:
-    found = _ATTRIBUTE.search(kernel.attributes)
-    if found is None:
+    text = get_text(kernel.attributes, MODULE_ATTRIBUTE)
+    if text is None:
         raise LoweringError("The module does not say what to record.", "Run `kperfir doctor`.")
-    return Request.from_json(_ESCAPED.sub(_unescape, found.group(1)))
-
-
-def _unescape(match: re.Match[str]) -> str:
-    """MLIR writes a quote as a backslash and two hexadecimal digits."""
-    text = match.group(1)
-    return chr(int(text, 16)) if len(text) == 2 else text
+    return Request.from_json(text)
 
 
 def _target(kernel: ChunkedKernel) -> Target:

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Literal
 
 from kperfir.plan import Metric, Plan, Strategy, Version
-from kperfir.records import NARROW_RECORD_BYTES, SUMS_BYTES, WIDE_RECORD_BYTES, Layout
+from kperfir.records import NARROW_RECORD_BYTES, SUMS_BYTES, WIDE_RECORD_BYTES, Layout, Table
 from kperfir.windows import Chosen, Windows
 
 DEFAULT_SLOTS = 256
 FLUSHED_SLOTS = 1024
 MODULE_ATTRIBUTE = "kperf.request"
+SITES_ATTRIBUTE = "kperf.sites"
 _COMPILE_HALF = ("records.py", "windows.py", "plan.py", "markers.py", "ir", "passes", "targets", "bridge", "language")
 
 
@@ -111,6 +112,22 @@ class Request:
     def digest(self) -> str:
         """Differs whenever the instrumented binary may: by request, or by kperfir's own compile half."""
         return hashlib.sha256(f"{self.to_json()}-{_own_code()}".encode()).hexdigest()[:24]
+
+
+def site_pieces(table: Table) -> tuple[tuple[int, int], ...]:
+    """Region and piece of each site."""
+    return tuple((site.region, site.piece) for site in table.sites)
+
+
+def pieces_text(table: Table) -> str:
+    """The same as a module's attribute holds it, for text that is lowered later."""
+    return ",".join(f"{region}.{piece}" for region, piece in site_pieces(table))
+
+
+def read_pieces(text: str | None) -> tuple[tuple[int, int], ...]:
+    """The inverse of `pieces_text`; none where there is no such attribute."""
+    pairs = (pair.split(".") for pair in text.split(",")) if text else ()
+    return tuple((int(region), int(piece)) for region, piece in pairs)
 
 
 @lru_cache(maxsize=1)

@@ -25,11 +25,11 @@ from triton import knobs
 from kperfir import language
 from kperfir.bridge.lower import lower_module
 from kperfir.bridge.replaced import replaced
-from kperfir.bridge.request import MODULE_ATTRIBUTE, Request
+from kperfir.bridge.request import MODULE_ATTRIBUTE, SITES_ATTRIBUTE, Request, pieces_text
 from kperfir.bridge.text import generic_text, parse_text
 from kperfir.bridge.user_passes import UserPasses
 from kperfir.errors import KperfError, LoweringError
-from kperfir.ir.foreign import ForeignModule
+from kperfir.ir.attributes import set_text
 from kperfir.ir.locations import Locations
 from kperfir.ir.printer import print_module
 from kperfir.ir.reader import read_module
@@ -82,7 +82,7 @@ def instrumenting(request: Request, passes: tuple[Bound, ...] = (), target: str 
     plain, under the key that it has anyway.
     """
     compile_ = Compile(request, UserPasses(passes, target, request.regions))
-    with _lock, _located(), _hooked(), _proxied():
+    with _lock, _located(), _hooked(), before_translation(_lower_records):
         token = _compile.set(compile_)
         emitting = language.emitting.set(True)
         try:
@@ -123,11 +123,12 @@ def _hooked() -> Iterator[None]:
 
 
 @contextmanager
-def _proxied() -> Iterator[None]:
+def before_translation(step: Callable[[Any], Any]) -> Iterator[None]:
+    """While inside, backends translate to LLVM IR what `step` makes of a module in the LLVM dialect."""
     with ExitStack() as stack:
         for name in _BACKENDS:
             module: Any = importlib.import_module(f"triton.backends.{name}.compiler")
-            stack.enter_context(replaced(module, "llvm", _LlvmProxy(module.llvm)))
+            stack.enter_context(replaced(module, "llvm", _LlvmProxy(module.llvm, step)))
         yield
 
 
@@ -214,7 +215,8 @@ def _place(source: Any, metadata: dict[str, Any], compile_: Compile, gluon: bool
     if not user.at("llvm", "before"):
         _check_records(user)
     lower_records(module)
-    _set_attribute(module, compile_.request)
+    set_text(module, MODULE_ATTRIBUTE, compile_.request.to_json())
+    set_text(module, SITES_ATTRIBUTE, pieces_text(user.tables.table()))
     metadata[METADATA] = {"request": compile_.request.to_json()}
     return parse_text(print_module(module), source.context)
 
@@ -225,14 +227,6 @@ def _check_records(user: UserPasses) -> None:
             "It has nothing to record: no scope is left in it and no rule picks an operation.",
             'Record it with regions="auto", or put a scope into it.',
         )
-
-
-def _set_attribute(module: ForeignModule, request: Request) -> None:
-    """The request travels with the module, so that no two compiles can be mixed up."""
-    value = request.to_json().replace("\\", "\\\\").replace('"', '\\"')
-    attribute = f'{MODULE_ATTRIBUTE} = "{value}"'
-    old = module.root.attributes_text
-    module.root.attributes_text = old[:-1] + f", {attribute}}}" if old.endswith("}") else f" {{{attribute}}}"
 
 
 def _lower(llir: Callable[..., Any], source: Any, metadata: dict[str, Any], compile_: Compile) -> Any:
@@ -251,18 +245,24 @@ def _lower(llir: Callable[..., Any], source: Any, metadata: dict[str, Any], comp
     return result
 
 
+def _lower_records(module: Any) -> Any:
+    """The module with its records lowered; as it is in threads that are in no instrumented compile."""
+    compile_ = _compile.get()
+    if compile_ is not None:
+        with _uncollected():
+            module, compile_.layout = lower_module(module, compile_.user)
+    return module
+
+
 class _LlvmProxy:
     """The backend's `llvm`, with one step before `to_module`. It keeps no state of compiles."""
 
-    def __init__(self, real: Any) -> None:
+    def __init__(self, real: Any, step: Callable[[Any], Any]) -> None:
         self._real = real
+        self._step = step
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._real, name)
 
     def to_module(self, module: Any, *arguments: Any) -> Any:
-        compile_ = _compile.get()
-        if compile_ is not None:
-            with _uncollected():
-                module, compile_.layout = lower_module(module, compile_.user)
-        return self._real.to_module(module, *arguments)
+        return self._real.to_module(self._step(module), *arguments)

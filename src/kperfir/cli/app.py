@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 
 from kperfir.cli.doctor import doctor
+from kperfir.cli.inspect import inspect
+from kperfir.cli.opt import opt
 from kperfir.cli.output import say
 from kperfir.cli.read import export, report
 from kperfir.cli.record import record
@@ -40,6 +42,11 @@ app.command(
 )(record)
 app.command()(report)
 app.command()(export)
+app.command()(opt)
+app.command(
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False},
+    options_metavar="[OPTIONS] PROGRAM [ARGS]...|FOLDER|FILE",
+)(inspect)
 app.command()(doctor)
 
 

@@ -1,0 +1,59 @@
+"""What a kernel costs before it is run, plain and with records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Cost:
+    """One binary.
+
+    Attributes:
+        registers: of a thread; vector registers on AMD. scalar_registers: AMD's.
+        local_bytes: a thread's local memory, where spilled registers go.
+        shared_bytes: of a CTA. ctas_per_sm: None where it is not known.
+        code_bytes: of the binary's text sections. instructions: in them, without padding.
+    """
+
+    registers: int
+    scalar_registers: int | None
+    local_bytes: int
+    shared_bytes: int
+    warps: int
+    ctas_per_sm: int | None
+    code_bytes: int
+    instructions: int
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """One kernel, plain and with the records of a plan.
+
+    Attributes:
+        target: such as "cuda:90". sites: records in its code.
+        place_reason: why the rings lie where they do, in words.
+        warnings: sentences, the most important first.
+        proposal: a plan that keeps the CTAs an SM where this one does not; empty where
+            it does, or where none was found.
+    """
+
+    target: str
+    plain: Cost
+    instrumented: Cost
+    sites: int
+    place_reason: str
+    warnings: tuple[str, ...] = ()
+    proposal: str = ""
+
+    @property
+    def instructions_per_record(self) -> float:
+        """Growth of the code by record, with what entry and returns need."""
+        return (self.instrumented.instructions - self.plain.instructions) / self.sites
+
+    @staticmethod
+    def from_dict(data: dict[str, Any]) -> Inspection:
+        """The inverse of `dataclasses.asdict`, by way of JSON."""
+        plain, instrumented = Cost(**data["plain"]), Cost(**data["instrumented"])
+        return Inspection(**data | {"plain": plain, "instrumented": instrumented, "warnings": tuple(data["warnings"])})
