@@ -12,15 +12,17 @@ from pathlib import Path
 import pytest
 import triton
 import triton.language as tl
+from triton import knobs
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from kperfir.bridge.architectures import ARCHITECTURES, architecture_limits
-from kperfir.bridge.binary import disassembled, nvidia_usage
+from kperfir.bridge.binary import _tool, disassembled, nvidia_usage
 from kperfir.bridge.build import compile_instrumented
 from kperfir.bridge.measure import _others
 from kperfir.bridge.occupancy import DeviceLimits
 from kperfir.bridge.request import Request
+from kperfir.errors import BridgeError
 from kperfir.plan import Plan
 
 IR = Path(__file__).parents[1] / "data" / "ir"
@@ -204,3 +206,17 @@ def test_limits_are_those_that_a_driver_states() -> None:
     assert architecture_limits("cuda", 90) == DeviceLimits(232448, 233472, 1024, 65536, 64, 32)  # an H200's
     assert architecture_limits("hip", "gfx942") is None and architecture_limits("cuda", 91) is None
     assert {limits.warp_size for limits in ARCHITECTURES.values()} == {32}
+
+
+@pytest.mark.parametrize("tool", ["cuobjdump", "nvdisasm"])
+def test_tools_come_from_where_triton_finds_them(tool: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the environment first; where there is none anywhere, a sentence says so."""
+    monkeypatch.delenv(f"TRITON_{tool.upper()}_PATH", raising=False)
+    real = Path(_tool(tool))
+    own = tmp_path / tool
+    own.symlink_to(real)
+    monkeypatch.setenv(f"TRITON_{tool.upper()}_PATH", str(own))
+    assert _tool(tool) == str(own)
+    monkeypatch.setattr(type(knobs.nvidia), tool, property(lambda _: (_ for _ in ()).throw(RuntimeError("no"))))
+    with pytest.raises(BridgeError, match=f"There is no {tool}.* TRITON_{tool.upper()}_PATH"):
+        _tool(tool)

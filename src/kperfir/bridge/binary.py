@@ -7,13 +7,11 @@ import struct
 import subprocess
 import tempfile
 from dataclasses import dataclass
-from pathlib import Path
 
-import triton
+from triton import knobs
 
 from kperfir.errors import BridgeError
 
-_TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
 _SASS = re.compile(r"^\s+/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)", re.MULTILINE)
 _GCN = re.compile(r"^\t([a-z]\w+)", re.MULTILINE)
 _PADDING = ("s_nop", "s_code_end")
@@ -33,14 +31,21 @@ def _said(cubin: bytes, name: str, *options: str) -> str:
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()
-        command = [str(_TOOLS / name), *options, file.name]
+        command = [_tool(name), *options, file.name]
         try:
             return subprocess.run(command, capture_output=True, text=True, check=True).stdout
-        except FileNotFoundError:
-            raise BridgeError(f"Triton's wheel has no {name} in {_TOOLS}.", "Install a wheel from PyPI.") from None
         except subprocess.CalledProcessError as error:
             said = " ".join(error.stderr.split())[:200]
             raise BridgeError(f"{name} cannot read the binary: {said}", "Please report the kernel.") from None
+
+
+def _tool(name: str) -> str:
+    """Triton's own way to find it: a variable of the environment, else the wheel."""
+    try:
+        return str(getattr(knobs.nvidia, name).path)
+    except RuntimeError:
+        cure = f"Name it in TRITON_{name.upper()}_PATH, or install Triton's wheel from PyPI."
+        raise BridgeError(f"There is no {name}, neither in Triton's wheel nor in the environment.", cure) from None
 
 
 @dataclass(frozen=True)
