@@ -8,11 +8,11 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import triton
 import triton.language as tl
-from triton import knobs
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
@@ -217,6 +217,11 @@ def test_tools_come_from_where_triton_finds_them(tool: str, tmp_path: Path, monk
     own.symlink_to(real)
     monkeypatch.setenv(f"TRITON_{tool.upper()}_PATH", str(own))
     assert _tool(tool) == str(own)
-    monkeypatch.setattr(type(knobs.nvidia), tool, property(lambda _: (_ for _ in ()).throw(RuntimeError("no"))))
+
+    class Nothing:
+        def __getattr__(self, name: str) -> None:
+            raise RuntimeError(f"Cannot find {name}")
+
+    monkeypatch.setattr("kperfir.bridge.binary.knobs", SimpleNamespace(nvidia=Nothing()))
     with pytest.raises(BridgeError, match=f"There is no {tool}.* TRITON_{tool.upper()}_PATH"):
         _tool(tool)
