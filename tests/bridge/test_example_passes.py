@@ -46,8 +46,8 @@ def recorded(name: str, spec: str, regions: tuple[str, ...] = ()) -> Instrumente
         signature = {"x": "*fp32", "y": "*fp32", "n": "i32", "BLOCK": "constexpr"}
         source, options = ASTSource(branching, signature, {(3,): 1024}, {}), {}
     else:
+        from corpus_kernels import cases
         from gluon_kernels import gluon_cases
-        from kernels import cases
 
         source, options = (cases("cuda") | gluon_cases(90))[name]
     built = compile_instrumented(source, H100, options, Request(regions), bind(str(EXAMPLES / spec)))

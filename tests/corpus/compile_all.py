@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import triton
+from corpus_kernels import cases
 from gluon_kernels import gluon_cases
-from kernels import cases
 from triton import knobs
 from triton.backends.compiler import GPUTarget
 
