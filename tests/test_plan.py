@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kperfir.errors import PlanError
 from kperfir.plan import AUTO, Plan, sampled
-from kperfir.session import make_plan
+from kperfir.session import _whole_plan, make_plan
 from kperfir.windows import ALL, NONE, Window, Windows
 
 NUMBERS = st.integers(0, 40)
@@ -141,3 +141,14 @@ def test_none_and_all() -> None:
 @pytest.mark.parametrize(("text", "warps"), [("warp", 1), ("warp-group", 4), ("cta", 0), ("3", 3)])
 def test_granularities(text: str, warps: int) -> None:
     assert Plan(granularity=text).warps_per_writer == warps
+
+
+def test_a_whole_plan_stands_alone() -> None:
+    """`kp.record(plan=...)` takes the place of the other knobs, which must not be given beside it."""
+    untouched = make_plan("auto", 3, 100, (), (), buffer="auto", slots=0)
+    plan = Plan.make("load", metric="time")
+    assert _whole_plan(untouched, None) is untouched
+    assert _whole_plan(untouched, plan) is plan
+    assert _whole_plan(untouched, str(plan)) == plan
+    with pytest.raises(PlanError, match="knobs beside it"):
+        _whole_plan(make_plan("auto", 3, 100, (), (), slots=64), plan)
