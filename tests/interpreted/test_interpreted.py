@@ -248,6 +248,14 @@ def test_a_tuner_that_brings_its_own_measurement_works(path: Path) -> None:
     assert tally(path) == {"add": {"autotune-trial": 2, "recorded": 1}}
 
 
+def test_knobs_of_a_gpu_are_said_to_have_no_effect(path: Path) -> None:
+    with kp.record(path, metric="time", ctas="0"):
+        add()
+    (problem,) = (p for p in kp.load(path).problems() if p.code == "no-knob")
+    assert "no metric and no ctas" in problem.what
+    assert counts(path)["body"] == 2, "of both programs"
+
+
 def test_a_program_recorded_whole_rests_while_it_records_itself(path: Path, tmp_path: Path) -> None:
     with record_program(path, "a run", Policy(Plan.make("auto"))):
         add()
