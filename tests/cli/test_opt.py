@@ -188,3 +188,47 @@ def test_triton_ending_its_process_is_one_sentence() -> None:
     asm = 'tt.elementwise_inline_asm "nop" {constraints = "={r999}", packed_element = 1 : i32, pure = false} -> i32'
     text = ADD.read_text().replace("    tt.return", f"    %no = {asm}\n    tt.return")
     refused(opt("-", "--target", "cuda:90", "--emit", "ptx", text=text), "r999", "ended")
+
+
+STORES = """
+import kperfir as kp
+
+class Stores(kp.Pass):
+    name = "stores"
+
+    def run(self, module, context):
+        for op in list(module.walk()):
+            if op.opname == "tt.store":
+                context.around(op, "my store")
+"""
+
+
+@pytest.mark.parametrize(
+    ("level", "shown"), [("kperf", "my store"), ("kperf-gpu", "circular_store"), ("ptx", "%clock;")]
+)
+def test_passes_of_users_run_at_their_points(level: str, shown: str, tmp_path: Path) -> None:
+    (tmp_path / "stores.py").write_text(STORES)
+    arguments = [ADD, "--target", "cuda:90", "--plan", "regions=none", "--emit", level]
+    without, with_pass = printed(*arguments), printed(*arguments, "--pass", tmp_path / "stores.py")
+    assert with_pass.count(shown) - without.count(shown) == 2, "one store: its start and its end"
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--emit", "ttir"], "runs beside place, which does not run on this way to ttir"),
+        (["--pass", "tag-scopes", "--emit", "ttgir"], "runs beside place"),
+        (["--pass", "stars"], "'stars' is no pass"),
+    ],
+)
+def test_passes_of_users_that_would_not_run(more: list[str], said: str, tmp_path: Path) -> None:
+    (tmp_path / "stores.py").write_text(STORES)
+    done = opt(ADD, "--target", "cuda:90", "--pass", tmp_path / "stores.py", *more)
+    assert done.returncode == 1 and said in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_a_pass_of_users_that_fails_is_named_with_the_operation(tmp_path: Path) -> None:
+    (tmp_path / "stores.py").write_text(STORES.replace('context.around(op, "my store")', "op.nothing()"))
+    done = opt(ADD, "--target", "cuda:90", "--pass", tmp_path / "stores.py")
+    assert done.returncode == 1 and "Pass 'stores' at ttgir:after-place raised AttributeError" in done.stderr
+    assert "tt.store" in done.stderr

@@ -16,14 +16,14 @@ from triton._C.libtriton import ir
 from triton.backends.compiler import Language
 
 from kperfir.bridge.binary import disassembled
-from kperfir.bridge.levels import Route, route
+from kperfir.bridge.levels import PASSES, STATES, Route, route
 from kperfir.bridge.lower import GpuKernel, lower_to_gpu, lower_to_llvm
 from kperfir.bridge.request import MODULE_ATTRIBUTE, SITES_ATTRIBUTE, Request, pieces_text
 from kperfir.bridge.source import KernelText
 from kperfir.bridge.stages import before_translation
 from kperfir.bridge.text import generic_text, parse_text
 from kperfir.bridge.user_passes import UserPasses
-from kperfir.errors import IRError, KperfError, LoweringError
+from kperfir.errors import IRError, KperfError, LoweringError, PlanError
 from kperfir.ir.attributes import get_text, set_text
 from kperfir.ir.foreign import ForeignModule
 from kperfir.ir.locations import Locations
@@ -33,12 +33,15 @@ from kperfir.ir.spelled import read_records, spell_gpu, spell_records
 from kperfir.passes.carrier import lower_records
 from kperfir.passes.explicit import find_markers
 from kperfir.passes.place import place
+from kperfir.passes.registry import bind, names_pass
 from kperfir.passes.scopes import Scope, has_markers, tag_scopes
+from kperfir.passes.user import Bound
 from kperfir.plan import Plan
 from kperfir.records import Layout, Table
 
 SCOPES_ATTRIBUTE = "kperf.scopes"
 _OWN_FILE = re.compile(r"/proc/self/fd/\d+")  # what Triton takes for the source of what has no location
+_BESIDE = {"ttir": "tag-scopes", "ttgir": "place", "llvm": "to-gpu"}
 _TAG = '"kperf.scope:'
 _CURE = "Look at an earlier level with --emit, or try another --target."
 
@@ -59,13 +62,17 @@ class Pipeline:
         table, layout: of the records, once they are placed and lowered.
     """
 
-    def __init__(self, source: KernelText, request: Request, generic: bool = False) -> None:
+    def __init__(
+        self, source: KernelText, request: Request, generic: bool = False, passes: tuple[Bound, ...] = ()
+    ) -> None:
         """Args:
         request: what the passes are to do. generic: print Triton's dialects in generic form.
+        passes: of users.
         """
         self.source, self.request, self.generic = source, request, generic
         self.backend, self.options = source.backend_and_options()
         self.target = self.backend.target
+        self.user = UserPasses(passes, f"{self.target.backend}:{self.target.arch}", request.regions)
         self.metadata: dict[str, Any] = {"target": self.target, **vars(self.options)}
         self.table: Table | None = None
         self.layout: Layout | None = None
@@ -136,22 +143,31 @@ class Pipeline:
             raise IRError("Triton cannot read it.", "Give TTIR or TTGIR that this version of Triton prints.") from None
 
     def tagged(self, module: Any) -> Any:
+        module, self.scopes = self.user.on_ttir(module, "before", 0)
         text = generic_text(module)
-        if not has_markers(text):
+        if has_markers(text):
+            foreign = read_module(text, with_values=False)
+            self.scopes += tag_scopes(foreign, len(self.scopes)).scopes
+            module = self.read_back(foreign)
+        module, scopes = self.user.on_ttir(module, "after", len(self.scopes))
+        self.scopes += scopes
+        if not self.scopes:
             return module
-        foreign = read_module(text, with_values=False)
-        self.scopes = tag_scopes(foreign).scopes
-        set_text(foreign, SCOPES_ATTRIBUTE, json.dumps([asdict(s) for s in self.scopes]))
-        return self.read_back(foreign)
+        named = read_module(generic_text(module), with_values=False)
+        set_text(named, SCOPES_ATTRIBUTE, json.dumps([asdict(s) for s in self.scopes]))
+        return self.read_back(named)
 
     def placed(self, module: Any) -> ForeignModule:
         text = generic_text(module)
-        foreign = read_module(text)
+        foreign, user = read_module(text), self.user
+        user.on_ttgir(foreign, "before", module.context)
         locations = Locations.of(foreign)
         explicit = has_markers(text)
         scopes, markers = find_markers(foreign, locations) if explicit else (_scopes(foreign, text), ())
         request = self.request
-        self.table = place(foreign, locations, request.regions, scopes, markers, request.counts_turns).table
+        place(foreign, locations, request.regions, scopes, markers, request.counts_turns, user.tables)
+        user.on_ttgir(foreign, "after", module.context)
+        self.table = user.tables.table()
         if not self.table.sites:
             raise LoweringError("There is nothing to record: no scope is left and no rule picks an operation.", _CURE)
         set_text(foreign, SITES_ATTRIBUTE, pieces_text(self.table))
@@ -187,11 +203,11 @@ class Pipeline:
             return self.stage("llir", module)
 
     def lowered(self, module: Any, way: Route) -> Any:
-        gpu: GpuKernel = lower_to_gpu(module, UserPasses())
+        gpu: GpuKernel = lower_to_gpu(module, self.user)
         self.layout = gpu.layout
         if way.emit == "kperf-gpu":
             raise _Reached(spell_gpu(gpu.kernel))
-        return lower_to_llvm(module, gpu, UserPasses())
+        return lower_to_llvm(module, gpu, self.user)
 
     def stage(self, name: str, module: Any) -> Any:
         """Run one of Triton's stages."""
@@ -220,6 +236,17 @@ def _scopes(module: ForeignModule, text: str) -> tuple[Scope, ...]:
     return ()
 
 
+def _check_reached(passes: tuple[Bound, ...], state: int, way: Route) -> None:
+    """Users' passes run beside kperfir's own step at their level, which has to be on the way."""
+    for bound in passes:
+        if state >= 2:
+            what = f"{bound} cannot run on {STATES[state]}, whose table of records is not in the file."
+            raise PlanError(what, "Give the TTIR or TTGIR from before.")
+        beside = _BESIDE[bound.point.level]
+        if beside not in way.passes:
+            raise PlanError(f"{bound} runs beside {beside}, which does not run on this way to {way.emit}.", _CURE)
+
+
 def run(
     text: str,
     target: str | None,
@@ -235,6 +262,9 @@ def run(
         KperfError: as `Pipeline.run`, or what was asked for makes no sense.
     """
     source = KernelText(text, target, options)
-    way = route(source.state, tuple(passes), emit, source.gpu_target().backend)
-    result = Pipeline(source, Request.of(Plan.parse(plan)), generic).run(way)
+    users = [name for name in passes if name not in PASSES and names_pass(name)]
+    way = route(source.state, tuple(n for n in passes if n not in users), emit, source.gpu_target().backend)
+    bound = bind(users)
+    _check_reached(bound, source.state, way)
+    result = Pipeline(source, Request.of(Plan.parse(plan)), generic, bound).run(way)
     return _OWN_FILE.sub("-", result)

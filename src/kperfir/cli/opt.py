@@ -23,7 +23,11 @@ def opt(
     plan: Annotated[str, typer.Option(help="As key=value;...", metavar="PLAN")] = "regions=auto",
     passes: Annotated[
         list[str] | None,
-        typer.Option("--pass", help=f"Only these, of {', '.join(PASSES)}; may be given several times.", metavar="NAME"),
+        typer.Option(
+            "--pass",
+            help=f"Only these of {', '.join(PASSES)}; and of your own, as in `kperfir record`. Several times.",
+            metavar="NAME",
+        ),
     ] = None,
     emit: Annotated[
         str | None,

@@ -54,6 +54,13 @@ def bind(passes: PassLike | Sequence[PassLike], at: str | None = None) -> tuple[
     return tuple(Bound.of(made, at) for given in each for made in _made(given))
 
 
+def names_pass(text: str) -> bool:
+    """Whether a text names a pass of users': a file, a registered class, or an entry point."""
+    what = text.partition("=")[0]
+    named = what in _registered or any(point.name == what for point in entry_points(group=ENTRY_POINTS))
+    return named or _FILE.fullmatch(what) is not None
+
+
 def absolute(name: str) -> str:
     """The same pass, also where it is named in another folder."""
     what, equals, argument = name.partition("=")
