@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
-import re
 from pathlib import Path
 from types import ModuleType
 
 import handmade
 import pytest
 import triton
+from pages import module_of
 from triton.backends.compiler import GPUTarget
 
 PAGE = Path(__file__).parents[1] / "docs" / "how-a-scope-becomes-cycles.md"
@@ -20,13 +19,7 @@ def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """All of the page's code as one module."""
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("TRITON_DEFAULT_FP_FUSION", "1")
-    path = tmp_path / "scope_page.py"
-    path.write_text("\n\n".join(re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)))
-    spec = importlib.util.spec_from_file_location("scope_page", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return module_of(PAGE, tmp_path)
 
 
 def test_from_source_to_instructions(page: ModuleType) -> None:

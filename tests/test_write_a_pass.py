@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +10,7 @@ from types import ModuleType
 import pytest
 import triton
 import triton.language as tl
+from pages import module_of
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
@@ -37,13 +37,7 @@ def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType
     monkeypatch.setattr(registry, "_registered", {})
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("TRITON_DEFAULT_FP_FUSION", "1")
-    path = tmp_path / "page.py"
-    path.write_text("\n".join(re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)))
-    spec = importlib.util.spec_from_file_location("page", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    yield module
+    yield module_of(PAGE, tmp_path)
     kp.unpatch()
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -162,12 +163,7 @@ def _region(region: Region, busy: I64, within: I64, parents: list[int | None]) -
     timed = len(busy) > 0 and region.origin != "mark"
     total, kernel_time = int(busy.sum()), int(within[region.id])
     return RegionSummary(
-        name=region.name,
-        role=region.role,
-        origin=region.origin,
-        file=region.file,
-        line=region.line,
-        depth=_depth(region.id, parents),
+        **_described(region, parents),
         count=len(busy),
         total=total if timed else None,
         median=float(np.median(busy)) if timed else None,
@@ -193,12 +189,7 @@ def _added_up(region: Region, found: list[tuple[Headers, Sums]], parents: list[i
         for (headers, _), c in zip(found, counts, strict=True)
     )
     return RegionSummary(
-        name=region.name,
-        role=region.role,
-        origin=region.origin,
-        file=region.file,
-        line=region.line,
-        depth=_depth(region.id, parents),
+        **_described(region, parents),
         count=count,
         total=total if timed else None,
         median=None,
@@ -236,6 +227,12 @@ def _time_of_warps(launch: LaunchTrace, regions: int) -> I64:
     within = np.zeros(regions, np.int64)
     np.add.at(within, pairs % regions, (last - first)[pairs // regions])
     return within
+
+
+def _described(region: Region, parents: list[int | None]) -> dict[str, Any]:
+    """What the table says of a region, whatever was measured."""
+    told = {name: getattr(region, name) for name in ("name", "role", "origin", "file", "line")}
+    return told | {"depth": _depth(region.id, parents)}
 
 
 def _depth(region: int, parents: list[int | None]) -> int:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import functools
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -25,7 +25,7 @@ from kperfir.bridge.gate import Gate
 from kperfir.bridge.inductor import inductor_followed
 from kperfir.bridge.limits import device_limits
 from kperfir.bridge.occupancy import DeviceLimits
-from kperfir.bridge.replaced import replaced
+from kperfir.bridge.replaced import Replacing, replaced
 from kperfir.bridge.selfcheck import self_check
 from kperfir.capture.device.drain import Buffer, Drain, lost_launch
 from kperfir.capture.device.driver import Driver
@@ -87,7 +87,7 @@ class _Chosen:
     number: int
 
 
-class Launches:
+class Launches(Replacing):
     """Records the launches of this process while it is entered."""
 
     def __init__(
@@ -146,15 +146,6 @@ class Launches:
         with ExitStack() as closing:
             while self._drains:
                 closing.callback(self._drains.popitem()[1].close)
-
-    @contextmanager
-    def resting(self) -> Iterator[None]:
-        """Record nothing meanwhile, and leave Triton as it was."""
-        self._stack.close()
-        try:
-            yield
-        finally:
-            self._replace()
 
     # --- what Triton calls
 

@@ -3,9 +3,29 @@
 from __future__ import annotations
 
 import functools
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
+
+
+class Replacing(ABC):
+    """Something that is in Triton's place while `_stack` is open, and can step aside."""
+
+    _stack: ExitStack
+
+    @abstractmethod
+    def _replace(self) -> None:
+        """Step into place, which fills `_stack`."""
+
+    @contextmanager
+    def resting(self) -> Iterator[None]:
+        """Record nothing meanwhile, and leave Triton as it was."""
+        self._stack.close()
+        try:
+            yield
+        finally:
+            self._replace()
 
 
 @contextmanager

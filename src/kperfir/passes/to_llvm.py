@@ -55,6 +55,11 @@ class Turn:
     number: str = ""
     iterations: Windows = ALL
 
+    @property
+    def always_writes(self) -> bool:
+        """Whether the record is written whatever the turn."""
+        return not self.number or self.iterations.are_all
+
 
 class Target(Protocol):
     """The questions in which GPUs differ.

@@ -33,15 +33,13 @@ def writers(frame: Frame, chosen: Chosen, numbers: dict[str, str]) -> list[str]:
         "%kp_warp_rest = llvm.urem %kp_warp, %kp_warp_step : i32",
         '%kp_has_ring = llvm.icmp "eq" %kp_warp_rest, %kp_0 : i32',
     ]
-    bits = ["%kp_has_ring"]
+    so_far = "%kp_has_ring"
     for name, windows in (("ctas", chosen.ctas), ("sms", chosen.sms), ("warps", chosen.warps)):
         if not windows.are_all:
-            bits.append(f"%kp_in_{name}")
-            lines += is_in(bits[-1], numbers[name], windows)
-    for n, bit in enumerate(bits[1:]):
-        lines.append(f"%kp_bits{n} = llvm.and {bits[0] if n == 0 else f'%kp_bits{n - 1}'}, {bit} : i1")
-    last = f"%kp_bits{len(bits) - 2}" if len(bits) > 1 else bits[0]
-    return [*lines, f"{WRITES} = llvm.and {last}, %kp_has_ring : i1"]
+            inside, both = f"%kp_in_{name}", f"%kp_with_{name}"
+            lines += [*is_in(inside, numbers[name], windows), f"{both} = llvm.and {so_far}, {inside} : i1"]
+            so_far = both
+    return [*lines, f"{WRITES} = llvm.and {so_far}, %kp_has_ring : i1"]
 
 
 def in_turn(n: int, turn: Turn, writes: str, copy: tuple[str, str]) -> tuple[list[str], str]:
@@ -54,7 +52,7 @@ def in_turn(n: int, turn: Turn, writes: str, copy: tuple[str, str]) -> tuple[lis
     Returns:
         the lines, and the name of that bit: `writes` where it is in every turn.
     """
-    if not turn.number or turn.iterations.are_all:
+    if turn.always_writes:
         return [], writes
     name = f"%kp_turn_writes{n}"
     number = f"%kp_number{n}"
@@ -65,7 +63,7 @@ def in_turn(n: int, turn: Turn, writes: str, copy: tuple[str, str]) -> tuple[lis
 
 def step_of(n: int, turn: Turn, record_bytes: int) -> list[str]:
     """Define `%kp_step<n>`: how far the index advances, which is nowhere where nothing is written."""
-    if not turn.number or turn.iterations.are_all:
+    if turn.always_writes:
         return [constant(f"%kp_step{n}", record_bytes)]
     return [
         constant(f"%kp_full_step{n}", record_bytes),

@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from kperfir.records import COUNT_OFFSET, GREATEST_OFFSET, LEAST_OFFSET, SUM_OFFSET, SUMS_BYTES, Layout
-from kperfir.trace.decode import I64, Flags, Payload, ran_blocks
+from kperfir.trace.decode import I64, Payload, ran_blocks, read_headers
 
 _WORD_BYTES = 4
 
@@ -30,16 +30,12 @@ class Sums:
     greatest: I64
 
 
-def read_sums(payload: Payload, layout: Layout, finished: Flags) -> Sums:
-    """Read whole scratch blocks.
-
-    Args:
-        finished: of each CTA that ran; others have no sums, because they may be incomplete.
-    """
+def read_sums(payload: Payload, layout: Layout) -> Sums:
+    """Read whole scratch blocks; a CTA that did not finish has no sums, because they may be incomplete."""
     words, rows = ran_blocks(payload, layout)
     rings = words[rows, layout.rings_offset_bytes // _WORD_BYTES :]
     entries = rings.reshape(len(rows), layout.warps, layout.slots, SUMS_BYTES // _WORD_BYTES).copy()
-    entries[~finished] = 0
+    entries[~read_headers(payload, layout).finished] = 0
     count, total, greatest, complement = (
         entries[..., offset // _WORD_BYTES] for offset in (COUNT_OFFSET, SUM_OFFSET, GREATEST_OFFSET, LEAST_OFFSET)
     )

@@ -23,7 +23,7 @@ from triton.runtime import autotuner, interpreter
 from kperfir import language
 from kperfir.bridge.interpreted.loops import has_loop, loops_announced
 from kperfir.bridge.interpreted.recorder import Function, Recorder
-from kperfir.bridge.replaced import replaced, wrapped
+from kperfir.bridge.replaced import Replacing, replaced, wrapped
 from kperfir.bridge.trials import is_trial, noticing_trials
 from kperfir.capture.policy import LaunchTally, Outcome, Policy
 from kperfir.capture.schema import Kernel, Launch, Problem, Tally
@@ -55,7 +55,7 @@ _NO_DRIVER = "0 active drivers"
 _PLACE = "the interpreter keeps its records in host memory"
 
 
-class InterpretedLaunches:
+class InterpretedLaunches(Replacing):
     """Records the interpreted launches of this process while it is entered."""
 
     def __init__(self, writer: CaptureWriter, policy: Policy, tally: LaunchTally) -> None:
@@ -107,15 +107,6 @@ class InterpretedLaunches:
     def close(self) -> None:
         """Record no launch any more."""
         self._stack.close()
-
-    @contextmanager
-    def resting(self) -> Iterator[None]:
-        """Record nothing meanwhile, and leave Triton as it was."""
-        self._stack.close()
-        try:
-            yield
-        finally:
-            self._replace()
 
     def _launch(self, original: Callable[..., Any], executor: Any, *args: Any, **kwargs: Any) -> Any:
         name = executor.fn.__name__
