@@ -114,6 +114,12 @@ class Plan:
         left_out = [p[1:] for p in self.kernels if p.startswith("!")]
         return (not taken or _matches(name, taken)) and not _matches(name, left_out)
 
+    @property
+    def chosen(self) -> tuple[str, ...]:
+        """Names of the knobs that are not as they are by default."""
+        default = Plan()
+        return tuple(f.name for f in fields(self) if getattr(self, f.name) != getattr(default, f.name))
+
     def __str__(self) -> str:
         default = Plan()
         values = {f.name: getattr(self, f.name) for f in fields(self)}
