@@ -41,7 +41,8 @@ class ProgramFailure(SystemExit):
         except Exception as broken:  # in Python's words
             print("Error in sys.excepthook:", file=sys.stderr)
             broken.__context__ = None  # this failure, which Python would not have
-            sys.__excepthook__(type(broken), broken, _program_frames(broken.__traceback__))
+            broken = broken.with_traceback(_program_frames(broken.__traceback__))
+            sys.__excepthook__(type(broken), broken, broken.__traceback__)
             print("\nOriginal exception was:", file=sys.stderr)
             sys.__excepthook__(type(error), error, error.__traceback__)
 
