@@ -20,7 +20,7 @@ from triton.runtime import autotuner, interpreter
 import kperfir as kp
 from kperfir import language
 from kperfir.capture.policy import Policy
-from kperfir.errors import ProgramError
+from kperfir.errors import PlanError, ProgramError
 from kperfir.plan import Plan
 from kperfir.session import record_program
 
@@ -329,3 +329,9 @@ def test_passes_that_the_interpreter_cannot_run_are_told_of_once(path: Path) -> 
         kp.unpatch()
     (problem,) = (p for p in kp.load(path).problems() if p.code == "pass-skipped")
     assert "Pass 'mine' at ttgir:after-place" in problem.what
+
+
+def test_addresses_are_refused_before_a_capture_is_made(path: Path) -> None:
+    with pytest.raises(PlanError, match="has no lanes"), kp.record(path, addresses="load"):
+        pass
+    assert not path.exists()
