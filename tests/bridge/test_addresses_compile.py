@@ -16,6 +16,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 import kperfir.language as kl
+from kperfir.bridge import measure
 from kperfir.bridge.build import compile_instrumented
 from kperfir.bridge.pipeline import run
 from kperfir.bridge.request import Request
@@ -126,6 +127,54 @@ def test_knobs_of_who_writes() -> None:
     assert len(OWN.findall(built.kernel.asm["ptx"])) == 2
 
 
+@triton.jit
+def through_descriptors(x, out, n, BLOCK: tl.constexpr):
+    a = tl.make_tensor_descriptor(x, [n, n], [n, 1], [BLOCK, BLOCK])
+    value = a.load([0, tl.program_id(0) * BLOCK])
+    tl.store(out + tl.arange(0, BLOCK), tl.sum(value, 0))
+
+
+def test_a_load_through_a_descriptor_is_told_of() -> None:
+    source = ASTSource(
+        through_descriptors,
+        {"x": "*fp32", "out": "*fp32", "n": "i32", "BLOCK": "constexpr"},
+        {(3,): 64},
+        {(i,): [["tt.divisibility", 16]] for i in range(3)},
+    )
+    built = compile_instrumented(source, GPUTarget("cuda", 90, 32), {}, Request.of(Plan.make("auto", addresses="all")))
+    assert {a.kind for a in built.table.accesses} == {"store"}
+    (finding,) = built.findings
+    at = first_line(through_descriptors) + 3
+    assert finding.code == "not-traced" and finding.where.endswith(f"test_addresses_compile.py:{at}")
+    assert "names a descriptor and coordinates" in finding.what
+
+
+_GLUON = """
+import sys
+sys.path[:0] = sys.argv[1:]
+from gluon_kernels import gluon_cases
+from test_addresses_compile import GPUTarget, LoweringError, Plan, Request, compile_instrumented
+request = Request.of(Plan.make("auto", addresses="all"))
+for name in ("gluon_async_copy", "gluon_specialised"):
+    source, options = gluon_cases(90)[name]
+    try:
+        built = compile_instrumented(source, GPUTarget("cuda", 90, 32), options, request)
+        print(sorted((a.operation, a.kind, a.width_bytes) for a in built.table.accesses))
+    except LoweringError as error:
+        print(error)
+"""
+
+
+def test_gluon_kernels() -> None:
+    """Scopes that stand in them are taken out; a kernel of TMA copies alone stays plain, and says why."""
+    here = Path(__file__).parent
+    command = [sys.executable, "-c", _GLUON, str(here), str(here.parent / "corpus")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    copies, refused = done.stdout.splitlines()
+    assert copies == str([(0, "async-copy", 16), (1, "async-copy", 16), (2, "store", 16)]), done.stderr
+    assert refused.startswith("Nothing in it can be traced. A bulk copy (TMA) names a descriptor")
+
+
 _AMD = """
 import sys
 sys.path.insert(0, sys.argv[1])
@@ -144,13 +193,34 @@ def test_amd_is_refused(arch: str) -> None:
     assert "On AMD GPUs no addresses are traced" in done.stdout, done.stderr
 
 
+ADD_ONE = Path(__file__).parents[1] / "data" / "ir" / "add_one.ttir"
+PLAN = "addresses=load+store;slots=16"
+
+
+def level(emit: str, text: str = "", plan: str = PLAN) -> str:
+    return run(text or ADD_ONE.read_text(), None if text else "cuda:90", {}, plan, [], emit, False)
+
+
 def test_the_levels_of_opt() -> None:
-    text = (Path(__file__).parents[1] / "data" / "ir" / "add_one.ttir").read_text()
+    kperf, gpu = level("kperf"), level("kperf-gpu")
+    assert '"kperf.start_instrumentation"() <{analysis = "addresses", kinds = "load+store"}>' in kperf
+    assert gpu.count("kperf_gpu.store_address") == 2 and "slots 16 : i32 record_bytes 256 : i32 lanes 32 : i32" in gpu
+    ptx = level("ptx")
+    assert len(OWN.findall(ptx)) == 2
+    assert level("ptx", kperf) == level("ptx", level("ttgir")) == ptx
+    with pytest.raises(LoweringError, match="bounds a trace of addresses, and the plan has none"):
+        level("ptx", kperf, "regions=auto")
 
-    def level(emit: str, *passes: str) -> str:
-        return run(text, "cuda:90", {}, "addresses=load+store", list(passes), emit, False)
 
-    assert '"kperf.start_instrumentation"() <{analysis = "addresses", kinds = "load+store"}>' in level("kperf")
-    gpu = level("kperf-gpu")
-    assert gpu.count("kperf_gpu.store_address") >= 2 and "kperf_gpu.init" in gpu and "lanes 32 : i32" in gpu
-    assert OWN.search(level("ptx"))
+def test_a_stop_in_the_text_bounds_the_trace() -> None:
+    lines = level("kperf").split("\n")
+    store = next(i for i, line in enumerate(lines) if '"tt.store"' in line)
+    lines.insert(store, '    "kperf.stop_instrumentation"() <{analysis = "addresses"}> : () -> ()')
+    gpu = level("kperf-gpu", "\n".join(lines))
+    assert gpu.count("kperf_gpu.store_address") == gpu.count('kind "load"') == 1
+
+
+def test_what_it_costs_is_inspected() -> None:
+    shown = measure.run(ADD_ONE.read_text(), "cuda:90", {}, PLAN, {}, "")
+    assert shown["sites"] == 2 and shown["place_reason"] == "global memory: addresses are written to it"
+    assert shown["instrumented"]["instructions"] > shown["plain"]["instructions"]

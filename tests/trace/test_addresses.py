@@ -8,10 +8,13 @@ from pathlib import Path
 
 import handmade
 import numpy as np
+import pyarrow.csv
+import pyarrow.parquet
 import pytest
 
 from kperfir.analysis.addresses import distinct_units
 from kperfir.capture.schema import Kernel
+from kperfir.errors import ExportError
 from kperfir.opened import OpenedTrace, load
 from kperfir.records import Access, Layout, Table
 
@@ -140,3 +143,16 @@ def test_the_report_says_what_was_accessed(tmp_path: Path) -> None:
     assert ["access", "bytes", "requests", "lanes", "sectors", "ideal", "lines", "stride", "scope", "source"] in rows
     assert ["store", "16", "1", "32.0", "32.0", "16.0", "32.0", "gather", "k.py:9"] in rows
     assert "Times are raw" not in text and "clock:" not in text
+
+
+def test_the_accesses_are_exported(tmp_path: Path) -> None:
+    trace = trace_of(tmp_path / "a.kperf", block([[(0, lanes(4)), (2, lanes(16, count=2))]]))
+    rows = trace.addresses().to_pylist()
+    trace.export(tmp_path / "t.parquet")
+    assert pyarrow.parquet.read_table(tmp_path / "t.parquet").to_pylist() == rows
+    trace.export(tmp_path / "t.csv")
+    read = pyarrow.csv.read_csv(tmp_path / "t.csv").to_pylist()
+    assert [[int(a, 16) for a in row["addresses"].split()] for row in read] == [row["addresses"] for row in rows]
+    assert [(row["kind"], row["active_lanes"]) for row in read] == [("load", (1 << 32) - 1), ("store", 3)]
+    with pytest.raises(ExportError, match="has no times, so there is no timeline"):
+        trace.export(tmp_path / "t.json")

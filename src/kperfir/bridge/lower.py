@@ -21,6 +21,7 @@ from kperfir.bridge.user_passes import UserPasses
 from kperfir.errors import LoweringError
 from kperfir.ir.attributes import get_text
 from kperfir.ir.chunks import ChunkedKernel, read_kernel
+from kperfir.ir.kperf import StartInstrumentationOp
 from kperfir.ir.kperf_gpu import Counter
 from kperfir.passes.addresses import trace_addresses
 from kperfir.passes.scopes import read_scopes
@@ -88,6 +89,8 @@ def lower_to_gpu(module: Any, user: UserPasses) -> GpuKernel:
         scopes = read_scopes(get_text(kernel.attributes, SCOPES_ATTRIBUTE))
         user.findings.extend(trace_addresses(kernel, layout, request.chosen, scopes, user.tables, find))
         return GpuKernel(kernel, layout, base_bytes, warp_size)
+    if any(isinstance(op, StartInstrumentationOp) for op in kernel.body.ops):
+        raise LoweringError("It bounds a trace of addresses, and the plan has none.", "Add addresses=... to the plan.")
     counter = Counter.TIME if request.metric == "time" else Counter.CLOCK
     iterations = Windows.parse(request.iterations)
     to_gpu(kernel, layout, counter, request.counter_bits, request.chosen, pieces, iterations)

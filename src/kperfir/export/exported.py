@@ -11,7 +11,7 @@ class Exported:
     """A file that was written; it stands for its path where one is asked for.
 
     Attributes:
-        events: spans and marks in it (a timeline counts parts of interrupted spans).
+        events: spans and marks in it (a timeline counts parts of interrupted spans), or traced accesses.
         left_out: those left out because the file would be too large to open.
     """
 

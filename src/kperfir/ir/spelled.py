@@ -19,7 +19,7 @@ from kperfir.ir.foreign import ForeignModule, ForeignOp, walk
 from kperfir.ir.kperf import RecordOp, StartInstrumentationOp, StopInstrumentationOp
 from kperfir.ir.printer import print_module
 
-RECORD = '"kperf.record"('
+_OWN = ('"kperf.record"(', '"kperf.start_instrumentation"(')
 _PROPERTIES = re.compile(r'kind = #kperf<kind (\w+)>, region_name = "((?:[^"\\]|\\.)*)", site = (\d+) : i32')
 _BOUNDS = (StartInstrumentationOp.name, StopInstrumentationOp.name)
 _BOUND = re.compile(r'<{analysis = "addresses"(?:, kinds = "([\w+-]+)")?}>')
@@ -29,6 +29,11 @@ _NAMES = {
     "kperf_gpu.init": "kperf_index",
     "kperf_gpu.read_counter": "kperf_clock",
 }
+
+
+def holds_records(text: str) -> bool:
+    """Whether a text holds operations that `spell_records` wrote."""
+    return any(own in text for own in _OWN)
 
 
 def spell_records(module: ForeignModule) -> str:
