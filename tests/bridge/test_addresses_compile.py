@@ -80,6 +80,11 @@ def shape(built: Any, first: int) -> dict[tuple[int, str, int, str], int]:
     return dict(Counter((a.line - first, a.kind, a.width_bytes, a.region) for a in built.table.accesses))
 
 
+def without_own(ptx: str) -> str:
+    """PTX without what traces, and without entry and returns."""
+    return BLOCK.sub(lambda block: "" if OWN.search(block[0]) or "%clock64" in block[0] else block[0], ptx)
+
+
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
@@ -103,7 +108,7 @@ def test_what_is_traced(kernel: Any, arch: int) -> None:
         range(len(built.table.accesses))
     ), "one store of each access, in order"
     # the kernel's own accesses: the same instructions in the same order, and no barrier more
-    kernels_own = BLOCK.sub(lambda block: "" if OWN.search(block[0]) or "%clock64" in block[0] else block[0], ptx)
+    kernels_own = without_own(ptx)
     plain = triton.compile(source, target=target, options={}).asm["ptx"]
     assert ACCESS.findall(kernels_own) == ACCESS.findall(plain)
     assert kernels_own.count("bar.sync") == plain.count("bar.sync")
@@ -147,6 +152,36 @@ def test_a_load_through_a_descriptor_is_told_of() -> None:
     at = first_line(through_descriptors) + 3
     assert finding.code == "not-traced" and finding.where.endswith(f"test_addresses_compile.py:{at}")
     assert "names a descriptor and coordinates" in finding.what
+
+
+_CORPUS = """
+import sys
+sys.path[:0] = sys.argv[2:]
+from corpus_kernels import cases
+from test_addresses_compile import GPUTarget, Plan, Request, all_accesses_and_own, compile_instrumented
+arch = int(sys.argv[1])
+request = Request.of(Plan.make("auto", addresses="all"))
+for name, (source, options) in cases("cuda").items():
+    if name != "tma_matmul" or arch < 90:
+        built = compile_instrumented(source, GPUTarget("cuda", arch, 32), options, request)
+        print(name, *all_accesses_and_own(built.kernel.asm["ptx"]), len(built.findings))
+"""
+
+
+def all_accesses_and_own(ptx: str) -> tuple[int, int]:
+    """Accesses to global memory of the kernel, and those that kperfir traces."""
+    return len(ACCESS.findall(without_own(ptx))), len(OWN.findall(ptx))
+
+
+@pytest.mark.parametrize("arch", ["80", "90", "100"])
+def test_no_access_of_the_corpus_is_missed(arch: str) -> None:
+    here = Path(__file__).parent
+    command = [sys.executable, "-c", _CORPUS, arch, str(here), str(here.parent / "corpus")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert len(lines) >= 9, done.stderr
+    for name, accesses, traced, findings in lines:
+        assert int(accesses) == int(traced) > 0 and findings == "0", name
 
 
 _GLUON = """

@@ -6,7 +6,10 @@ import pytest
 
 from kperfir.ir.store_address import Accessed
 from kperfir.passes.addresses import Untraced
+from kperfir.passes.to_llvm import Frame
+from kperfir.records import Layout
 from kperfir.targets.accesses import accesses_of
+from kperfir.targets.nvidia import Nvidia
 
 
 def assembly(text: str, constraints: str, operands: str, signature: str = "() -> ()") -> str:
@@ -129,3 +132,45 @@ def test_one_assembly_with_two_accesses() -> None:
         Accessed("load", 4, "ld.global.b32", "%x"),
         Accessed("store", 4, "st.global.b32", "%y", 4),
     ]
+
+
+CONDITIONS = {
+    "always": (Accessed("load", 4, "", "%x"), "", [], ""),
+    "masked": (
+        Accessed("load", 4, "", "%x", 0, "%p"),
+        ".reg .pred q; mov.pred q, $6; and.pred p, p, q; ",
+        ["%p"],
+        ",b",
+    ),
+    "where not": (
+        Accessed("load", 4, "", "%x", 0, "!%p"),
+        ".reg .pred q; mov.pred q, $6; not.pred q, q; and.pred p, p, q; ",
+        ["%p"],
+        ",b",
+    ),
+    "bytes": (Accessed("async-copy", 4, "", "%x", 0, "", "%n"), "setp.ne.and.u32 p, $6, 0, p; ", ["%n"], ",r"),
+    "both": (
+        Accessed("async-copy", 4, "", "%x", 0, "%p", "%n"),
+        ".reg .pred q; mov.pred q, $6; and.pred p, p, q; setp.ne.and.u32 p, $7, 0, p; ",
+        ["%p", "%n"],
+        ",b,r",
+    ),
+}
+
+
+@pytest.mark.parametrize(("access", "does", "operands", "letters"), CONDITIONS.values(), ids=CONDITIONS.keys())
+def test_the_store_of_an_address(access: Accessed, does: str, operands: list[str], letters: str) -> None:
+    """Record n: lane l at 16 * 4 + 256 * n + 8 * l, the site at 4 * n; with an offset that of the access."""
+    layout = Layout(4, 16, "global", 256, wraps=False, lanes=32)
+    lines = Nvidia().store_address(Frame(layout, "%scratch", 0, 32), 3, 7, access)
+    (text,) = [line for line in lines if "inline_asm" in line]
+    assert (
+        f'asm_string = "{{ .reg .pred p; .reg .b64 v, a; setp.ne.u32 p, 0, 1; {does}mov.b64 v, 0; @p add.s64 v, $0, 0; '
+        "mad.wide.u32 a, $2, 256, $1; mad.wide.u32 a, $3, 8, a; @$4 st.global.b64 [a+64], v; "
+        'mad.wide.u32 a, $2, 4, $1; @$5 st.global.b32 [a], 7; }"'
+    ) in text
+    assert f'constraints = "l,l,r,r,b,b{letters}"' in text
+    named = ["%x", "%kp_ring", "%kp_at3", "%kp_lane", "%kp_fits3", "%kp_heads3", *operands]
+    assert text.startswith(f'"llvm.inline_asm"({", ".join(named)})')
+    assert lines[-2] == "%kp_next3 = llvm.add %kp_at3, %kp_1 : i32"
+    assert lines[-1] == "llvm.store %kp_next3, %kp_index : i32, !llvm.ptr"

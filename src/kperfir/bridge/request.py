@@ -15,7 +15,7 @@ from kperfir.windows import Chosen, Windows
 
 DEFAULT_SLOTS = 256
 FLUSHED_SLOTS = 1024
-ADDRESS_SLOTS = 64
+ADDRESS_SLOTS = 32
 MODULE_ATTRIBUTE = "kperf.request"
 SITES_ATTRIBUTE = "kperf.sites"
 SCOPES_ATTRIBUTE = "kperf.scopes"

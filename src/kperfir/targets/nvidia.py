@@ -322,8 +322,8 @@ def _condition(access: Accessed, first: int) -> tuple[list[str], list[tuple[str,
     text: list[str] = []
     operands: list[tuple[str, str]] = []
     if access.predicate:
-        negation = "not.pred q, q;" if access.predicate.startswith("!") else ""
-        text.append(f".reg .pred q; mov.pred q, ${first}; {negation} and.pred p, p, q;")
+        negated = ["not.pred q, q;"] if access.predicate.startswith("!") else []
+        text += [f".reg .pred q; mov.pred q, ${first};", *negated, "and.pred p, p, q;"]
         operands.append((access.predicate.lstrip("!"), "i1"))
     if access.source_bytes:
         text.append(f"setp.ne.and.u32 p, ${first + len(operands)}, 0, p;")
