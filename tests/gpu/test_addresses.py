@@ -128,7 +128,7 @@ def test_a_strided_load(tmp_path: Path) -> None:
     x = torch.randn(CTAS * BLOCK * STRIDE, device="cuda")
     plain, recorded = (torch.zeros(CTAS * BLOCK, device="cuda") for _ in range(2))
     strided[(CTAS,)](x, plain, COUNT, STRIDE, BLOCK, num_warps=WARPS)
-    with kp.record(tmp_path / "x.kperf", addresses="load"):
+    with kp.record(tmp_path / "x.kperf", plan="addresses=load"):
         strided[(CTAS,)](x, recorded, COUNT, STRIDE, BLOCK, num_warps=WARPS)
     assert torch.equal(plain, recorded)
     (lanes,) = traced(tmp_path / "x.kperf").values()

@@ -126,7 +126,8 @@ def test_figures(requests: list[list[int]], figures: tuple[object, ...], tmp_pat
     assert store.inactive == sum(not any(r) for r in requests)
 
 
-def test_units_agree_with_bytes_counted_one_by_one() -> None:
+def test_units_agree_with_bytes_counted_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kperfir.analysis.addresses._AT_ONCE", 64)
     random = np.random.default_rng(0)
     addresses = random.integers(1 << 40, (1 << 40) + 4096, (200, 32), np.uint64)
     addresses[random.random(addresses.shape) < 0.3] = 0

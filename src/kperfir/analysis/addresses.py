@@ -18,6 +18,7 @@ from kperfir.trace.decode import I64, Flags
 
 SECTOR_BYTES = 32
 LINE_BYTES = 128
+_AT_ONCE = 1 << 16  # requests; each needs some kilobytes meanwhile
 
 Pattern = Literal["constant", "tiled", "gather", "single", "none"]
 
@@ -78,6 +79,12 @@ def distinct_units(lanes: U64, width_bytes: int, unit_bytes: int) -> I64:
         lanes: addresses, shape (requests, lanes), 0 where a lane makes no access.
         width_bytes: what a lane accesses, at most one unit more than it begins in.
     """
+    parts = [lanes[at : at + _AT_ONCE] for at in range(0, len(lanes), _AT_ONCE)]
+    counts = [_distinct_units(part, width_bytes, unit_bytes) for part in parts]
+    return np.concatenate([np.zeros(0, np.int64), *counts])
+
+
+def _distinct_units(lanes: U64, width_bytes: int, unit_bytes: int) -> I64:
     first = lanes // np.uint64(unit_bytes)
     last = (lanes + np.uint64(width_bytes - 1)) // np.uint64(unit_bytes)
     active = lanes != 0
