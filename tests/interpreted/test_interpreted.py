@@ -21,7 +21,7 @@ from triton.runtime import autotuner, interpreter
 import kperfir as kp
 from kperfir import language
 from kperfir.capture.policy import Policy
-from kperfir.errors import ProgramError
+from kperfir.errors import PlanError, ProgramError
 from kperfir.plan import Plan
 from kperfir.session import record_program
 
@@ -265,7 +265,7 @@ OF_GPUS = {
 
 
 def test_every_knob_is_known_here() -> None:
-    assert {f.name for f in fields(Plan)} == WORKS_HERE.keys() | OF_GPUS.keys()
+    assert {f.name for f in fields(Plan)} == WORKS_HERE.keys() | OF_GPUS.keys() | {"addresses"}, "that is refused"
 
 
 @pytest.mark.parametrize("knob", [*WORKS_HERE, *OF_GPUS])
@@ -350,3 +350,9 @@ def test_passes_that_the_interpreter_cannot_run_are_told_of_once(path: Path) -> 
         kp.unpatch()
     (problem,) = (p for p in kp.load(path).problems() if p.code == "pass-skipped")
     assert "Pass 'mine' at ttgir:after-place" in problem.what
+
+
+def test_addresses_are_refused_before_a_capture_is_made(path: Path) -> None:
+    with pytest.raises(PlanError, match="has no lanes"), kp.record(path, addresses="load"):
+        pass
+    assert not path.exists()

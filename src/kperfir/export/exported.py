@@ -21,7 +21,7 @@ class Exported:
     """A file that was written; it stands for its path where one is asked for.
 
     Attributes:
-        events: spans and marks in it (a timeline counts parts of interrupted spans).
+        events: spans and marks in it (a timeline counts parts of interrupted spans), or traced accesses.
         left_out: those left out because the file would be too large to open.
         interpreted: its times are those of Triton's interpreter, on the host.
     """
