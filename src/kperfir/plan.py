@@ -22,7 +22,7 @@ AUTO = ("kernel", "load", "store", "dot", "reduce", "wait")
 MAX_SLOTS = 1 << 20
 WARP_GROUP = 4
 
-Buffer = Literal["auto", "shared", "global"]
+Buffer = Literal["auto", "shared", "global", "host"]
 Metric = Literal["clock32", "clock64", "time"]
 Strategy = Literal["circular", "flush", "aggregate"]
 Version = Literal["none", "iteration"]
@@ -41,7 +41,9 @@ class Plan:
             everywhere where the kernel has no loop. Scopes written in a kernel
             are recorded whatever this says.
         buffer: memory for the rings; "auto" takes shared memory where it fits
-            and occupancy stays as it was, else global memory.
+            and occupancy stays as it was, else global memory. "host" is memory of the
+            host: what a kernel that hangs has written can be read. Its records have 16
+            bytes, and a 64-bit clock.
         slots: records a warp keeps, a power of two from 2; 0 leaves it to kperfir.
         metric: what a record holds: the low 32 bits of the SM's clock, all 64, or
             the device's global time in nanoseconds, which goes in steps (32 ns on an H200).
@@ -88,8 +90,10 @@ class Plan:
         if self.slots and (self.slots not in range(2, MAX_SLOTS + 1) or self.slots & (self.slots - 1)):
             what = f"A ring of {self.slots} slots cannot be made."
             raise PlanError(what, f"Use a power of two from 2 to {MAX_SLOTS}, or 0.")
-        if self.strategy == "flush" and self.buffer == "shared":
-            raise PlanError("Records are flushed to global memory, not to shared.", "Leave buffer out.")
+        if self.strategy == "flush" and self.buffer not in ("auto", "global"):
+            raise PlanError(f"Records are flushed to global memory, not to {self.buffer}.", "Leave buffer out.")
+        if self.strategy == "aggregate" and self.buffer == "host":
+            raise PlanError("Sums of regions do not say where a kernel hangs.", "Leave buffer or strategy out.")
         if self.strategy == "aggregate" and self.version != "none":
             raise PlanError("Sums of regions have no version.", "Leave one of the two out.")
         if self.strategy == "aggregate" and self.slots:

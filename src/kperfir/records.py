@@ -29,6 +29,10 @@ A record of 8 bytes is {u32 site, u32 clock bits 31:0}; one of 16 bytes is
 lies in slot n mod `slots`, so a ring that wrapped keeps the newest records and
 its oldest is at (count mod slots). A layout that does not wrap keeps the first
 `slots` records, and its count goes on.
+
+Rings in host memory can be read before their kernel ends. Their records have 16 bytes and
+the whole block is zero before, so that a warp without a count yet shows how far it came:
+a slot whose clock is 0 is not written, and where all are the newest has the greatest clock.
 """
 
 from __future__ import annotations
@@ -100,7 +104,12 @@ class Layout:
     @property
     def cleared_bytes(self) -> int:
         """How much of a block must be zero before a launch, from its start on."""
-        return self.cta_bytes if self.holds_sums else self.rings_offset_bytes
+        return self.cta_bytes if self.holds_sums or self.is_read_early else self.rings_offset_bytes
+
+    @property
+    def is_read_early(self) -> bool:
+        """Whether the host can read the rings before the kernel ends."""
+        return self.place == "host" and self.record_bytes == WIDE_RECORD_BYTES and not self.holds_sums
 
     @property
     def ring_bytes(self) -> int:

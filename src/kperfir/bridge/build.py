@@ -172,6 +172,8 @@ def choose(plan: Plan, plain: Resources, limits: DeviceLimits) -> tuple[Request,
         LoweringError: shared memory was asked for and has no room.
     """
     request = Request.of(plan)
+    if plan.buffer == "host":
+        return request, "host memory: asked for"
     if plan.strategy == "flush":
         return request, "global memory: records are flushed to it"
     if plan.strategy == "aggregate" and plan.buffer != "global":

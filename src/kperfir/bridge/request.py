@@ -34,7 +34,7 @@ class Request:
     """
 
     regions: tuple[str, ...]
-    place: Literal["shared", "global"] = "shared"
+    place: Literal["shared", "global", "host"] = "shared"
     slots: int = DEFAULT_SLOTS
     metric: Metric = "clock32"
     strategy: Strategy = "circular"
@@ -51,7 +51,7 @@ class Request:
         """What a plan asks for where nothing is known of the kernel yet."""
         return Request(
             regions=plan.regions,
-            place="global" if plan.buffer == "global" or plan.strategy == "flush" else "shared",
+            place=_place(plan),
             slots=plan.slots or (FLUSHED_SLOTS if plan.strategy == "flush" else DEFAULT_SLOTS),
             metric=plan.metric,
             strategy=plan.strategy,
@@ -68,12 +68,12 @@ class Request:
         """Size of a record of this metric, or of the sums of a region."""
         if self.strategy == "aggregate":
             return SUMS_BYTES
-        return NARROW_RECORD_BYTES if self.metric == "clock32" and self.version == "none" else WIDE_RECORD_BYTES
+        return NARROW_RECORD_BYTES if self.counter_bits == 32 else WIDE_RECORD_BYTES
 
     @property
     def counter_bits(self) -> int:
-        """What is read at a record; a record with a version has room for the whole clock."""
-        return 32 if self.metric == "clock32" and self.version == "none" else 64
+        """What is read at a record; one with a version has room for the whole clock, one in host memory needs it."""
+        return 32 if self.metric == "clock32" and self.version == "none" and self.place != "host" else 64
 
     @property
     def counts_turns(self) -> bool:
@@ -112,6 +112,12 @@ class Request:
     def digest(self) -> str:
         """Differs whenever the instrumented binary may: by request, or by kperfir's own compile half."""
         return hashlib.sha256(f"{self.to_json()}-{_own_code()}".encode()).hexdigest()[:24]
+
+
+def _place(plan: Plan) -> Literal["shared", "global", "host"]:
+    if plan.buffer == "host":
+        return "host"
+    return "global" if plan.buffer == "global" or plan.strategy == "flush" else "shared"
 
 
 def site_pieces(table: Table) -> tuple[tuple[int, int], ...]:

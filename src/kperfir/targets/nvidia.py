@@ -126,8 +126,8 @@ class Nvidia:
             f"mov.u32 m, {MAGIC}; cvt.u32.u64 a, c; mov.u32 s, %smid;",
             "mov.u32 t, %tid.x; setp.eq.u32 p, t, 0;",
             f"mov.u32 t, {STATE_STARTED};",
-            f"@p st.global.v4.b32 [b+{MAGIC_OFFSET}], {{m, a, s, t}};",
-            f"@p st.global.v2.b64 [b+{START_CLOCK_OFFSET}], {{k, g}}; }}",
+            f"@p st.{_global(frame)}.v4.b32 [b+{MAGIC_OFFSET}], {{m, a, s, t}};",
+            f"@p st.{_global(frame)}.v2.b64 [b+{START_CLOCK_OFFSET}], {{k, g}}; }}",
         ]
         assert (MAGIC_OFFSET, CTA_OFFSET, STATE_OFFSET) == (0, 4, 12)
         return assembly(text, "l", [(frame.scratch, _GLOBAL)])
@@ -274,8 +274,15 @@ class Nvidia:
 
 
 def _memory(frame: Frame) -> tuple[str, str, str]:
-    """Where the rings lie: pointer type, state space, and constraint of an address."""
-    return (_SHARED, "shared", "r") if frame.layout.place == "shared" else (_GLOBAL, "global", "l")
+    """Where the rings lie: pointer type, state space of a store, and constraint of an address."""
+    if frame.layout.place == "shared":
+        return _SHARED, "shared", "r"
+    return _GLOBAL, _global(frame), "l"
+
+
+def _global(frame: Frame) -> str:
+    """State space of a store to the block: one to host memory is not left to a kernel's end."""
+    return "relaxed.sys.global" if frame.layout.is_read_early else "global"
 
 
 def _ring_of(frame: Frame) -> str:
