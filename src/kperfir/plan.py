@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal, get_args
 
 from kperfir.errors import PlanError
+from kperfir.records import MAX_STACK_SLOTS
 from kperfir.windows import ALL, Window, Windows
 
 RULES = ("kernel", "load", "store", "dot", "reduce", "wait", "barrier", "loop")
@@ -22,7 +23,7 @@ AUTO = ("kernel", "load", "store", "dot", "reduce", "wait")
 MAX_SLOTS = 1 << 20
 WARP_GROUP = 4
 
-Buffer = Literal["auto", "shared", "global", "host"]
+Buffer = Literal["auto", "shared", "global", "host", "stack"]
 Metric = Literal["clock32", "clock64", "time"]
 Strategy = Literal["circular", "flush", "aggregate"]
 Version = Literal["none", "iteration"]
@@ -43,7 +44,8 @@ class Plan:
         buffer: memory for the rings; "auto" takes shared memory where it fits
             and occupancy stays as it was, else global memory. "host" is memory of the
             host: what a kernel that hangs has written can be read. Its records have 16
-            bytes, and a 64-bit clock.
+            bytes, and a 64-bit clock. "stack" is the local memory of threads, all of
+            which have room for a ring, so that it is short.
         slots: records a warp keeps, a power of two from 2; 0 leaves it to kperfir.
         metric: what a record holds: the low 32 bits of the SM's clock, all 64, or
             the device's global time in nanoseconds, which goes in steps (32 ns on an H200).
@@ -92,8 +94,12 @@ class Plan:
             raise PlanError(what, f"Use a power of two from 2 to {MAX_SLOTS}, or 0.")
         if self.strategy == "flush" and self.buffer not in ("auto", "global"):
             raise PlanError(f"Records are flushed to global memory, not to {self.buffer}.", "Leave buffer out.")
-        if self.strategy == "aggregate" and self.buffer == "host":
-            raise PlanError("Sums of regions do not say where a kernel hangs.", "Leave buffer or strategy out.")
+        if self.strategy == "aggregate" and self.buffer in ("host", "stack"):
+            what = f"Sums of regions are kept in shared or global memory, not in that of the {self.buffer}."
+            raise PlanError(what, "Leave buffer or strategy out.")
+        if self.buffer == "stack" and self.slots > MAX_STACK_SLOTS:
+            what = f"A ring of {self.slots} slots is too long for the stack, which each thread of the kernel has."
+            raise PlanError(what, f"Use {MAX_STACK_SLOTS} at most, or another buffer.")
         if self.strategy == "aggregate" and self.version != "none":
             raise PlanError("Sums of regions have no version.", "Leave one of the two out.")
         if self.strategy == "aggregate" and self.slots:

@@ -63,7 +63,9 @@ COUNT_OFFSET = 4
 GREATEST_OFFSET = 8
 LEAST_OFFSET = 12
 
-Place = Literal["shared", "global", "host"]
+MAX_STACK_SLOTS = 128
+
+Place = Literal["shared", "global", "host", "stack"]
 Role = Literal["sync", "issue", "wait"]
 Origin = Literal["kernel", "scope", "rule", "mark", "pass"]
 Kind = Literal["start", "end", "mark"]

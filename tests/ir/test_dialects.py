@@ -31,6 +31,9 @@ PROGRAM = """builtin.module {
   kperf_gpu.aggregate_start %3, %6 region 2 : i32 : i32, !kperf_gpu.index
   kperf_gpu.aggregate_end %3, %6 region 2 : i32 piece 0 : i32 : i32, !kperf_gpu.index
   kperf_gpu.count %6 region 1 : i32 : !kperf_gpu.index
+  %7 = kperf_gpu.stack_alloc 512 : i32 : !kperf_gpu.buffer<"stack">
+  %8 = kperf_gpu.init %7, %1 slots 64 : i32 record_bytes 8 : i32 : \
+!kperf_gpu.buffer<"stack">, !kperf_gpu.buffer<"global"> -> !kperf_gpu.index
 }"""
 
 WRONG = {
@@ -38,6 +41,16 @@ WRONG = {
     "negative site": 'kperf.record start "x" site -1 : i32',
     "odd size": '%0 = kperf_gpu.local_alloc 7 : i32 : !kperf_gpu.buffer<"shared">',
     "wrong memory": '%0 = kperf_gpu.local_alloc 16 : i32 : !kperf_gpu.buffer<"global">',
+    "deep stack": '%0 = kperf_gpu.stack_alloc 2064 : i32 : !kperf_gpu.buffer<"stack">',
+    "odd stack": '%0 = kperf_gpu.stack_alloc 24 : i32 : !kperf_gpu.buffer<"stack">',
+    "stack elsewhere": '%0 = kperf_gpu.stack_alloc 16 : i32 : !kperf_gpu.buffer<"global">',
+    "scratch on the stack": '%0 = kperf_gpu.stack_alloc 64 : i32 : !kperf_gpu.buffer<"stack">\n'
+    "%1 = kperf_gpu.init %0, %0 slots 2 : i32 record_bytes 8 : i32 : "
+    '!kperf_gpu.buffer<"stack">, !kperf_gpu.buffer<"stack"> -> !kperf_gpu.index',
+    "sums on the stack": '%0 = kperf_gpu.stack_alloc 64 : i32 : !kperf_gpu.buffer<"stack">\n'
+    '%1 = kperf_gpu.global_scratch_alloc 64 : i32 : !kperf_gpu.buffer<"global">\n'
+    "%2 = kperf_gpu.init %0, %1 slots 1 : i32 record_bytes 16 : i32 sums : "
+    '!kperf_gpu.buffer<"stack">, !kperf_gpu.buffer<"global"> -> !kperf_gpu.index',
     "narrow clock": '%0 = kperf_gpu.read_counter "clock" : i16',
     "narrow time": '%0 = kperf_gpu.read_counter "time" : i32',
     "unknown counter": '%0 = kperf_gpu.read_counter "joules" : i64',

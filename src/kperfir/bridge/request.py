@@ -7,14 +7,14 @@ import json
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal
 
 from kperfir.plan import Metric, Plan, Strategy, Version
-from kperfir.records import NARROW_RECORD_BYTES, SUMS_BYTES, WIDE_RECORD_BYTES, Layout, Table
+from kperfir.records import NARROW_RECORD_BYTES, SUMS_BYTES, WIDE_RECORD_BYTES, Layout, Place, Table
 from kperfir.windows import Chosen, Windows
 
 DEFAULT_SLOTS = 256
 FLUSHED_SLOTS = 1024
+STACK_SLOTS = 64
 MODULE_ATTRIBUTE = "kperf.request"
 SITES_ATTRIBUTE = "kperf.sites"
 _COMPILE_HALF = ("records.py", "windows.py", "plan.py", "markers.py", "ir", "passes", "targets", "bridge", "language")
@@ -34,7 +34,7 @@ class Request:
     """
 
     regions: tuple[str, ...]
-    place: Literal["shared", "global", "host"] = "shared"
+    place: Place = "shared"
     slots: int = DEFAULT_SLOTS
     metric: Metric = "clock32"
     strategy: Strategy = "circular"
@@ -52,7 +52,7 @@ class Request:
         return Request(
             regions=plan.regions,
             place=_place(plan),
-            slots=plan.slots or (FLUSHED_SLOTS if plan.strategy == "flush" else DEFAULT_SLOTS),
+            slots=plan.slots or _slots(plan),
             metric=plan.metric,
             strategy=plan.strategy,
             warps_per_writer=plan.warps_per_writer,
@@ -114,10 +114,16 @@ class Request:
         return hashlib.sha256(f"{self.to_json()}-{_own_code()}".encode()).hexdigest()[:24]
 
 
-def _place(plan: Plan) -> Literal["shared", "global", "host"]:
-    if plan.buffer == "host":
-        return "host"
+def _place(plan: Plan) -> Place:
+    if plan.buffer == "host" or plan.buffer == "stack":
+        return plan.buffer
     return "global" if plan.buffer == "global" or plan.strategy == "flush" else "shared"
+
+
+def _slots(plan: Plan) -> int:
+    if plan.strategy == "flush":
+        return FLUSHED_SLOTS
+    return STACK_SLOTS if plan.buffer == "stack" else DEFAULT_SLOTS
 
 
 def site_pieces(table: Table) -> tuple[tuple[int, int], ...]:

@@ -7,6 +7,7 @@
     kperf_gpu.circular_store %clock, %index site 3 : i32
     kperf_gpu.finalize %index
 
+In the place of `local_alloc`, `kperf_gpu.stack_alloc 512` gives each thread a buffer.
 `store_counter` is the same store where nothing is overwritten. Where sums are kept
 instead of records, these stand in the place of stores:
 
@@ -18,7 +19,6 @@ instead of records, these stand in the place of stores:
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import ClassVar
 
 from xdsl.dialects.builtin import IntegerAttr, IntegerType, StringAttr, UnitAttr, i32
 from xdsl.ir import (
@@ -42,33 +42,9 @@ from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
 from kperfir.errors import PlanError
-from kperfir.records import ALIGNMENT_BYTES, NARROW_RECORD_BYTES, WIDE_RECORD_BYTES, Layout
+from kperfir.ir.kperf_gpu_memory import BufferType, GlobalScratchAllocOp, LocalAllocOp, Memory, StackAllocOp
+from kperfir.records import NARROW_RECORD_BYTES, WIDE_RECORD_BYTES, Layout
 from kperfir.windows import ALL, Chosen, Windows
-
-
-class Memory(StrEnum):
-    """Levels that can hold a buffer."""
-
-    SHARED = "shared"
-    GLOBAL = "global"
-
-
-@irdl_attr_definition
-class BufferType(ParametrizedAttribute, TypeAttribute):
-    """Memory of one CTA, at one level."""
-
-    name = "kperf_gpu.buffer"
-
-    memory: StringAttr
-
-    @staticmethod
-    def of(memory: Memory) -> BufferType:
-        """The type of buffers at this level."""
-        return BufferType(StringAttr(memory))
-
-    def verify(self) -> None:
-        if self.memory.data not in list(Memory):
-            raise VerifyException(f"a buffer lies in {' or '.join(Memory)} memory, not {self.memory.data}")
 
 
 @irdl_attr_definition
@@ -76,43 +52,6 @@ class IndexType(ParametrizedAttribute, TypeAttribute):
     """A warp's place in its ring: how many bytes it has written so far."""
 
     name = "kperf_gpu.index"
-
-
-class _Alloc(IRDLOperation):
-    size_bytes = prop_def(IntegerAttr)
-    buffer = result_def(BufferType)
-
-    assembly_format = "$size_bytes attr-dict `:` type($buffer)"
-    MEMORY: ClassVar[Memory]
-
-    def __init__(self, size_bytes: int) -> None:
-        super().__init__(
-            properties={"size_bytes": IntegerAttr(size_bytes, i32)}, result_types=[BufferType.of(self.MEMORY)]
-        )
-
-    def verify_(self) -> None:
-        size = self.size_bytes.value.data
-        if size <= 0 or size % ALIGNMENT_BYTES:
-            raise VerifyException(f"a buffer is a multiple of {ALIGNMENT_BYTES} bytes, not {size}")
-        kind = self.buffer.type
-        if not isinstance(kind, BufferType) or kind.memory.data != self.MEMORY:
-            raise VerifyException(f"{self.name} makes a buffer in {self.MEMORY} memory, not {kind}")
-
-
-@irdl_op_definition
-class LocalAllocOp(_Alloc):
-    """Memory of the CTA behind what the kernel's own shared memory takes."""
-
-    name = "kperf_gpu.local_alloc"
-    MEMORY: ClassVar[Memory] = Memory.SHARED
-
-
-@irdl_op_definition
-class GlobalScratchAllocOp(_Alloc):
-    """The CTA's block of the kernel's profile-scratch argument."""
-
-    name = "kperf_gpu.global_scratch_alloc"
-    MEMORY: ClassVar[Memory] = Memory.GLOBAL
 
 
 @irdl_op_definition
@@ -180,6 +119,9 @@ class InitOp(IRDLOperation):
         scratch = self.scratch.type
         if not isinstance(scratch, BufferType) or scratch.memory.data != Memory.GLOBAL:
             raise VerifyException("the scratch block lies in global memory")
+        ring = self.ring.type
+        if self.sums is not None and isinstance(ring, BufferType) and ring.memory.data == Memory.STACK:
+            raise VerifyException("sums are not kept on the stack")
 
 
 class Counter(StrEnum):
@@ -366,6 +308,7 @@ KPerfGPU = Dialect(
     [
         LocalAllocOp,
         GlobalScratchAllocOp,
+        StackAllocOp,
         InitOp,
         ReadCounterOp,
         StoreCounterOp,

@@ -15,12 +15,11 @@ from kperfir.ir.kperf_gpu import (
     Counter,
     CountOp,
     FinalizeOp,
-    GlobalScratchAllocOp,
     InitOp,
-    LocalAllocOp,
     ReadCounterOp,
     StoreCounterOp,
 )
+from kperfir.ir.kperf_gpu_memory import GlobalScratchAllocOp, LocalAllocOp, StackAllocOp
 from kperfir.records import ALIGNMENT_BYTES, Layout
 from kperfir.windows import ALL, EVERYTHING, Chosen, Windows
 
@@ -46,10 +45,14 @@ def to_gpu(
     scratch = GlobalScratchAllocOp(-(-layout.cta_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES)
     entry: list[Operation] = [scratch]
     ring = scratch.buffer
-    if layout.place == "shared":
-        local = LocalAllocOp(layout.warps * layout.ring_bytes)
-        entry.append(local)
-        ring = local.buffer
+    if layout.place in ("shared", "stack"):
+        near = (
+            LocalAllocOp(layout.warps * layout.ring_bytes)
+            if layout.place == "shared"
+            else StackAllocOp(layout.ring_bytes)
+        )
+        entry.append(near)
+        ring = near.buffer
     init = InitOp(ring, scratch.buffer, layout, chosen)
     entry.append(init)
     kind = i32 if bits == 32 else i64

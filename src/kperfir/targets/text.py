@@ -48,6 +48,11 @@ def intrinsic(name: str, operands: Sequence[tuple[str, str]] = (), result: tuple
     )
 
 
+def stack_ring(size_bytes: int, kind: str, name: str) -> str:
+    """Define a ring in each thread's stack; it must stand in the entry block."""
+    return f"{name} = llvm.alloca %kp_1 x !llvm.array<{size_bytes} x i8> {{alignment = 16 : i64}} : (i32) -> {kind}"
+
+
 def is_in(name: str, number: str, windows: Windows) -> list[str]:
     """Define a bit: whether a number, 32 bits and not negative, lies in the windows."""
     lines = [constant(f"{name}_none", 0, "i1")]
