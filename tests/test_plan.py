@@ -53,8 +53,34 @@ def test_windows(text: str, numbers: Any) -> None:
     assert str(chosen) == text
 
 
+@pytest.mark.parametrize("count", [1, 3, 40])
+def test_the_last_of_some(count: int) -> None:
+    chosen = Windows.parse(f"0-1+last-{count}")
+    assert str(chosen) == f"0-1+last-{count}" and chosen.ask_for_last and not Windows.parse("0-1").ask_for_last
+    assert [n for n in range(10) if chosen.hold(n, 9 - n)] == sorted({0, 1} | set(range(max(0, 10 - count), 10)))
+
+
 @pytest.mark.parametrize(
-    "text", ["", "a", "-3", "5-3", "1-4:0", "3:2", "1+", "0--4", "2147483648", "1-2-3", "all+1", "²"]
+    "text",
+    [
+        "",
+        "a",
+        "last-",
+        "last-0",
+        "last-8:2",
+        "last-2147483648",
+        "last 8",
+        "-3",
+        "5-3",
+        "1-4:0",
+        "3:2",
+        "1+",
+        "0--4",
+        "2147483648",
+        "1-2-3",
+        "all+1",
+        "²",
+    ],
 )
 def test_wrong_windows_are_refused(text: str) -> None:
     with pytest.raises(PlanError) as refused:

@@ -63,7 +63,7 @@ class Plan:
         ctas, sms, warps: which of them write records, by linear id of the CTA, id of
             the SM, and number of the warp in its CTA.
         iterations: turns of the innermost counted loop in which its records are written;
-            those outside of loops always are.
+            those outside of loops always are. Here alone "last-8" is known.
 
     Raises:
         PlanError: a value is unknown or makes no sense.
@@ -107,6 +107,10 @@ class Plan:
         if self.granularity not in _GRANULARITIES and not _is_count(self.granularity):
             what = f"'{self.granularity}' is no granularity."
             raise PlanError(what, f"Use {', '.join(_GRANULARITIES)}, or a number of warps.")
+        for name in _WINDOWS[:-1]:
+            if getattr(self, name).ask_for_last:
+                what = f"Which {name} are the last is not known while they run."
+                raise PlanError(what, "Count them from 0; last-n is for iterations.")
         for pattern in self.kernels:
             if not pattern.lstrip("!") or set(pattern) & set(";,"):
                 raise PlanError(f"'{pattern}' is no pattern for names of kernels.", "Use one like 'add*' or '!add*'.")

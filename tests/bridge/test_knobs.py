@@ -34,6 +34,8 @@ KNOBS: dict[str, dict[str, Any]] = {
     "warps": {"warps": "1-2"},
     "version": {"version": "iteration"},
     "iterations": {"iterations": "0-7+0-:100"},
+    "last iterations": {"iterations": "0-7+0-:100+last-8"},
+    "sums of the last": {"strategy": "aggregate", "iterations": "last-1"},
     "iterations and time": {"iterations": "8-", "metric": "time", "version": "iteration"},
     "sums of iterations": {"strategy": "aggregate", "iterations": "0-7"},
     "flush": {"strategy": "flush", "buffer": "global"},

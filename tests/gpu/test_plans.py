@@ -167,7 +167,7 @@ def test_sums_count_exactly_and_agree_with_records(buffer: str, knobs: dict[str,
 
 
 @pytest.mark.parametrize("buffer", ["shared", "global"])
-@pytest.mark.parametrize("iterations", ["all", "0-1", "1-:2", "none"])
+@pytest.mark.parametrize("iterations", ["all", "0-1", "1-:2", "none", "last-2", "0+last-1", "last-99"])
 @pytest.mark.parametrize("version", ["none", "iteration"])
 def test_turns_of_loops(version: str, iterations: str, buffer: str, tmp_path: Path) -> None:
     x = inputs()
@@ -178,7 +178,8 @@ def test_turns_of_loops(version: str, iterations: str, buffer: str, tmp_path: Pa
     assert torch.equal(plain, recorded)
     trace = kp.load(tmp_path / "x.kperf")
     (launch,) = trace.launches
-    turns = [t for t in range(TURNS) if t in Plan.make("auto", iterations=iterations).iterations]
+    windows = Plan.make("auto", iterations=iterations).iterations
+    turns = [t for t in range(TURNS) if windows.hold(t, TURNS - 1 - t)]
     assert (launch.written_by_warp == 2 + 2 * len(turns)).all() and launch.unpaired == {}
     events = trace.events().to_pandas()
     assert (events[events["region"] == "kernel"].groupby(["cta", "warp"]).size() == 1).all()
@@ -191,10 +192,11 @@ def test_turns_of_loops(version: str, iterations: str, buffer: str, tmp_path: Pa
         assert events["iteration"].isna().all()
 
 
-def test_sums_of_chosen_turns(tmp_path: Path) -> None:
+@pytest.mark.parametrize("iterations", ["0-:2", "0+last-2"])
+def test_sums_of_chosen_turns(iterations: str, tmp_path: Path) -> None:
     x = inputs()
     out = torch.zeros_like(x)
-    with kp.record(tmp_path / "x.kperf", strategy="aggregate", iterations="0-:2"):
+    with kp.record(tmp_path / "x.kperf", strategy="aggregate", iterations=iterations):
         add_often[(CTAS,)](x, out, TURNS, 1024, num_warps=WARPS)
     (kernel,) = kp.load(tmp_path / "x.kperf").summary().kernels
     assert {r.name: r.count for r in kernel.regions} == {"kernel": CTAS * WARPS, "load": CTAS * WARPS * 3}

@@ -249,10 +249,10 @@ def test_a_tuner_that_brings_its_own_measurement_works(path: Path) -> None:
 
 
 def test_knobs_of_a_gpu_are_said_to_have_no_effect(path: Path) -> None:
-    with kp.record(path, metric="time", ctas="0"):
+    with kp.record(path, metric="time", ctas="0", iterations="0-7", version="iteration"):
         add()
     (problem,) = (p for p in kp.load(path).problems() if p.code == "no-knob")
-    assert "no metric and no ctas" in problem.what
+    assert "no metric and no version and no ctas and no iterations" in problem.what
     assert counts(path)["body"] == 2, "of both programs"
 
 

@@ -165,7 +165,7 @@ class Pipeline:
         explicit = has_markers(text)
         scopes, markers = find_markers(foreign, locations) if explicit else (_scopes(foreign, text), ())
         request = self.request
-        place(foreign, locations, request.regions, scopes, markers, request.counts_turns, user.tables)
+        place(foreign, locations, request.regions, scopes, markers, request.turns(), user.tables)
         user.on_ttgir(foreign, "after", module.context)
         self.table = user.tables.table()
         if not self.table.sites:

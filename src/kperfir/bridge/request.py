@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from kperfir.passes.iterations import IterationNumbers
 from kperfir.plan import Metric, Plan, Strategy, Version
 from kperfir.records import NARROW_RECORD_BYTES, SUMS_BYTES, WIDE_RECORD_BYTES, Layout, Place, Table
 from kperfir.windows import Chosen, Windows
@@ -75,10 +76,11 @@ class Request:
         """What is read at a record; one with a version has room for the whole clock, one in host memory needs it."""
         return 32 if self.metric == "clock32" and self.version == "none" and self.place != "host" else 64
 
-    @property
-    def counts_turns(self) -> bool:
-        """Whether records in loops need the number of the turn."""
-        return self.version == "iteration" or self.iterations != "all"
+    def turns(self) -> IterationNumbers | None:
+        """What numbers of turns the records in loops need, for one kernel."""
+        if self.version == "none" and self.iterations == "all":
+            return None
+        return IterationNumbers(Windows.parse(self.iterations).ask_for_last)
 
     @property
     def chosen(self) -> Chosen:

@@ -209,7 +209,7 @@ def _place(source: Any, metadata: dict[str, Any], compile_: Compile, gluon: bool
     locations = Locations.of(module)
     scopes, markers = find_markers(module, locations) if gluon else (compile_.scopes, ())
     request = compile_.request
-    placed = place(module, locations, request.regions, scopes, markers, request.counts_turns, user.tables)
+    placed = place(module, locations, request.regions, scopes, markers, request.turns(), user.tables)
     compile_.findings.extend(placed.findings)
     user.on_ttgir(module, "after", source.context)
     if not user.at("llvm", "before"):

@@ -65,7 +65,7 @@ class ChunkedKernel:
         before, after: lines of the module around the body; `before` ends with the
             header of the entry block.
         body: chunks, records and returns, in the order of the text.
-        carriers: name of the value that a record's carrier defined, its location, and the name of its version.
+        carriers: name of the value that a record's carrier defined, its location, and the names of its operands.
         scratch: name of the kernel's last global pointer argument, which is
             Triton's profile scratch.
         attributes: text of the module's attributes.

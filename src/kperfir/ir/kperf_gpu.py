@@ -43,6 +43,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from kperfir.errors import PlanError
 from kperfir.ir.kperf_gpu_memory import BufferType, GlobalScratchAllocOp, LocalAllocOp, Memory, StackAllocOp
+from kperfir.ir.turn import NO_TURN, Turn
 from kperfir.records import NARROW_RECORD_BYTES, WIDE_RECORD_BYTES, Layout
 from kperfir.windows import ALL, Chosen, Windows
 
@@ -113,9 +114,11 @@ class InitOp(IRDLOperation):
         if self.warp_step is not None and self.warp_step.value.data < 1:
             raise VerifyException("of each so many warps the first records, from 1 on")
         try:
-            _ = self.chosen
+            chosen = self.chosen
         except PlanError as error:
             raise VerifyException(error.what) from None
+        if any(windows.ask_for_last for windows in (chosen.ctas, chosen.sms, chosen.warps)):
+            raise VerifyException("which CTAs, SMs and warps are the last is not known")
         scratch = self.scratch.type
         if not isinstance(scratch, BufferType) or scratch.memory.data != Memory.GLOBAL:
             raise VerifyException("the scratch block lies in global memory")
@@ -159,35 +162,41 @@ class ReadCounterOp(IRDLOperation):
             raise VerifyException("global time has 64 bits")
 
 
+_TURN_FORMAT = "(`version` $version^)? (`left` $left^)? (`iterations` $iterations^)?"
+
+
 class _Store(IRDLOperation):
     clock = operand_def(IntegerType)
     index = operand_def(IndexType)
     site = prop_def(IntegerAttr)
     version = opt_prop_def(StringAttr)
+    left = opt_prop_def(StringAttr)
     iterations = opt_prop_def(StringAttr)
 
     traits = traits_def(MemoryWriteEffect())
-    assembly_format = (
-        "$clock `,` $index `site` $site (`version` $version^)? (`iterations` $iterations^)? attr-dict"
-        " `:` type($clock) `,` type($index)"
-    )
+    assembly_format = "$clock `,` $index `site` $site " + _TURN_FORMAT + " attr-dict `:` type($clock) `,` type($index)"
 
-    def __init__(
-        self, clock: SSAValue, index: SSAValue, site: int, version: str = "", iterations: Windows = ALL
-    ) -> None:
+    def __init__(self, clock: SSAValue, index: SSAValue, site: int, turn: Turn = NO_TURN) -> None:
         properties: dict[str, Attribute] = {"site": IntegerAttr(site, i32)}
-        super().__init__(operands=[clock, index], properties=properties | _versioned(version, iterations))
+        super().__init__(operands=[clock, index], properties=properties | _versioned(turn))
+
+    @property
+    def turn(self) -> Turn:
+        """Of the loop around it."""
+        return _turn(self.version, self.left, self.iterations)
 
     def verify_(self) -> None:
         if self.site.value.data < 0:
             raise VerifyException("a site is not negative")
+        _verify_turn(self.turn)
 
 
 @irdl_op_definition
 class StoreCounterOp(_Store):
     """Write one record and advance; one that finds no room is counted, and not written.
 
-    `version` names the number of the loop's turn in the text around; with `iterations` nothing is written in others.
+    `version` names the number of the loop's turn in the text around, `left` that of the turns behind it; with
+    `iterations` nothing is written in others.
     """
 
     name = "kperf_gpu.store_counter"
@@ -200,14 +209,22 @@ class CircularStoreOp(_Store):
     name = "kperf_gpu.circular_store"
 
 
-def _versioned(version: str, iterations: Windows) -> dict[str, Attribute]:
-    """Properties of a store in a loop: name of the turn's number in the chunks' text, and in which turns it writes."""
-    found: dict[str, Attribute] = {}
-    if version:
-        found["version"] = StringAttr(version)
-    if version and not iterations.are_all:
-        found["iterations"] = StringAttr(str(iterations))
-    return found
+def _versioned(turn: Turn) -> dict[str, Attribute]:
+    """Properties of an operation in a loop."""
+    texts = {"version": turn.number, "left": turn.left}
+    if not turn.always_writes:
+        texts["iterations"] = str(turn.iterations)
+    return {name: StringAttr(text) for name, text in texts.items() if text}
+
+
+def _turn(version: StringAttr | None, left: StringAttr | None, iterations: StringAttr | None) -> Turn:
+    number, follow = ("" if of is None else of.data for of in (version, left))
+    return Turn(number, follow, ALL if iterations is None else Windows.parse(iterations.data))
+
+
+def _verify_turn(turn: Turn) -> None:
+    if turn.iterations.ask_for_last and not turn.left:
+        raise VerifyException("which turns are the last is told by the number of those left")
 
 
 class _Aggregate(IRDLOperation):
@@ -242,11 +259,12 @@ class AggregateEndOp(_Aggregate):
 
     piece = prop_def(IntegerAttr)
     version = opt_prop_def(StringAttr)
+    left = opt_prop_def(StringAttr)
     iterations = opt_prop_def(StringAttr)
 
     assembly_format = (
-        "$clock `,` $index `region` $region_id `piece` $piece (`version` $version^)? (`iterations` $iterations^)?"
-        " attr-dict `:` type($clock) `,` type($index)"
+        "$clock `,` $index `region` $region_id `piece` $piece " + _TURN_FORMAT + " attr-dict"
+        " `:` type($clock) `,` type($index)"
     )
 
     def __init__(
@@ -255,11 +273,19 @@ class AggregateEndOp(_Aggregate):
         index: SSAValue,
         region: int,
         piece: int,
-        version: str = "",
-        iterations: Windows = ALL,
+        turn: Turn = NO_TURN,
     ) -> None:
         properties: dict[str, Attribute] = {"region_id": IntegerAttr(region, i32), "piece": IntegerAttr(piece, i32)}
-        super().__init__(operands=[clock, index], properties=properties | _versioned(version, iterations))
+        super().__init__(operands=[clock, index], properties=properties | _versioned(turn))
+
+    @property
+    def turn(self) -> Turn:
+        """Of the loop around it."""
+        return _turn(self.version, self.left, self.iterations)
+
+    def verify_(self) -> None:
+        super().verify_()
+        _verify_turn(self.turn)
 
 
 @irdl_op_definition
@@ -272,20 +298,25 @@ class CountOp(IRDLOperation):
     region_id = prop_def(IntegerAttr)
 
     version = opt_prop_def(StringAttr)
+    left = opt_prop_def(StringAttr)
     iterations = opt_prop_def(StringAttr)
 
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
-    assembly_format = (
-        "$index `region` $region_id (`version` $version^)? (`iterations` $iterations^)? attr-dict `:` type($index)"
-    )
+    assembly_format = "$index `region` $region_id " + _TURN_FORMAT + " attr-dict `:` type($index)"
 
-    def __init__(self, index: SSAValue, region: int, version: str = "", iterations: Windows = ALL) -> None:
+    def __init__(self, index: SSAValue, region: int, turn: Turn = NO_TURN) -> None:
         properties: dict[str, Attribute] = {"region_id": IntegerAttr(region, i32)}
-        super().__init__(operands=[index], properties=properties | _versioned(version, iterations))
+        super().__init__(operands=[index], properties=properties | _versioned(turn))
+
+    @property
+    def turn(self) -> Turn:
+        """Of the loop around it."""
+        return _turn(self.version, self.left, self.iterations)
 
     def verify_(self) -> None:
         if self.region_id.value.data < 0:
             raise VerifyException("the id of a region is not negative")
+        _verify_turn(self.turn)
 
 
 @irdl_op_definition

@@ -49,7 +49,7 @@ def read_records(module: ForeignModule) -> None:
                 f"'kperf.record{op.properties_text}' is no record.",
                 'Write \'"kperf.record"() <{kind = #kperf<kind start>, region_name = "load", site = 0 : i32}>\'.',
             )
-        _replace(op, RecordOp(found.group(1), found.group(2), int(found.group(3)), *op.operands))
+        _replace(op, RecordOp(found.group(1), found.group(2), int(found.group(3)), list(op.operands)))
 
 
 def spell_gpu(kernel: ChunkedKernel) -> str:

@@ -20,6 +20,7 @@ from kperfir.ir.kperf_gpu import (
     StoreCounterOp,
 )
 from kperfir.ir.kperf_gpu_memory import GlobalScratchAllocOp, LocalAllocOp, StackAllocOp
+from kperfir.ir.turn import Turn
 from kperfir.records import ALIGNMENT_BYTES, Layout
 from kperfir.windows import ALL, EVERYTHING, Chosen, Windows
 
@@ -60,12 +61,12 @@ def to_gpu(
         if isinstance(op, RecordOp):
             clock = ReadCounterOp(counter, kind)
             carrier = kernel.carriers.pop(op)
-            version = carrier[2]
+            turn = Turn.of(carrier[2], iterations)
             if layout.holds_sums:
-                store = _sum(op, clock, init.index, pieces[op.site.value.data], version, iterations)
+                store = _sum(op, clock, init.index, pieces[op.site.value.data], turn)
             else:
                 kind_of_store = CircularStoreOp if layout.wraps else StoreCounterOp
-                store = kind_of_store(clock.clock, init.index, op.site.value.data, version, iterations)
+                store = kind_of_store(clock.clock, init.index, op.site.value.data, turn)
             kernel.carriers[store] = carrier
             Rewriter.replace_op(op, [store] if isinstance(store, CountOp) else [clock, store], [])
         elif isinstance(op, ReturnOp):
@@ -73,14 +74,12 @@ def to_gpu(
     Rewriter.insert_op(entry, InsertPoint.at_start(kernel.body))
 
 
-def _sum(
-    record: RecordOp, clock: ReadCounterOp, index: SSAValue, site: tuple[int, int], version: str, iterations: Windows
-) -> Operation:
+def _sum(record: RecordOp, clock: ReadCounterOp, index: SSAValue, site: tuple[int, int], turn: Turn) -> Operation:
     region, piece = site
     match record.kind.data:
         case RecordKind.START:
             return AggregateStartOp(clock.clock, index, region)
         case RecordKind.END:
-            return AggregateEndOp(clock.clock, index, region, piece, version, iterations)
+            return AggregateEndOp(clock.clock, index, region, piece, turn)
         case _:
-            return CountOp(index, region, version, iterations)
+            return CountOp(index, region, turn)

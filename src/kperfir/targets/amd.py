@@ -7,7 +7,8 @@ lane predicate on a store, so every lane writes the same record to the same plac
 
 from __future__ import annotations
 
-from kperfir.passes.to_llvm import Frame, Turn
+from kperfir.ir.turn import Turn
+from kperfir.passes.to_llvm import Frame
 from kperfir.records import (
     COUNT_OFFSET,
     END_CLOCK_OFFSET,

@@ -8,7 +8,8 @@ in registers through the kernel.
 
 from __future__ import annotations
 
-from kperfir.passes.to_llvm import Frame, Turn
+from kperfir.ir.turn import Turn
+from kperfir.passes.to_llvm import Frame
 from kperfir.records import (
     COUNT_OFFSET,
     CTA_OFFSET,
@@ -248,9 +249,9 @@ class Nvidia:
             f"@$3 red.global.max.u64 [c+{END_CLOCK_OFFSET}], k;",
             f"@$3 red.global.max.u64 [c+{END_TIME_OFFSET}], g;",
             f"mov.u32 a, {STATE_FINISHED};",
-            f"@$3 st.global.b32 [c+{STATE_OFFSET}], a;",
+            f"@$3 st.{_global(frame)}.b32 [c+{STATE_OFFSET}], a;",
             f"mov.u32 w, %tid.x; shr.u32 w, w, 5; {_ring_of(frame)} mul.wide.u32 u, w, 4; add.u64 u, u, c;",
-            f"@$4 st.global.b32 [u+{HEADER_BYTES}], $2;",
+            f"@$4 st.{_global(frame)}.b32 [u+{HEADER_BYTES}], $2;",
             f"mul.wide.u32 u, w, {frame.layout.ring_bytes}; add.u64 u, u, c;",
             f"add.u64 $0, u, {frame.layout.rings_offset_bytes}; }}",
         ]

@@ -50,7 +50,7 @@ _OPERATIONS = {
     "create_dot_scaled": "dot",
 }
 _OWN = tuple(str(folder) + os.sep for folder in (Path(triton.__file__).parent, Path(__file__).parents[2]))
-_OF_GPUS = ("metric", "strategy", "granularity", "ctas", "sms", "warps")
+_OF_GPUS = ("metric", "strategy", "version", "granularity", "ctas", "sms", "warps", "iterations")
 _NO_DRIVER = "0 active drivers"
 _PLACE = "the interpreter keeps its records in host memory"
 
