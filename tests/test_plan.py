@@ -124,7 +124,7 @@ def test_defaults_are_not_printed() -> None:
         ({"slots": "many"}, "slots"),
         ({"ctas": "few"}, "few"),
         ({"iterations": "last 8"}, "last 8"),
-        ({"version": "tile"}, "version"),
+        ({"version": "step"}, "version"),
         ({"strategy": "aggregate", "version": "iteration"}, "no version"),
         ({"strategy": "average"}, "strategy"),
         ({"strategy": "aggregate", "slots": 64}, "no slots"),

@@ -26,7 +26,7 @@ WARP_GROUP = 4
 Buffer = Literal["auto", "shared", "global", "host", "stack"]
 Metric = Literal["clock32", "clock64", "time"]
 Strategy = Literal["circular", "flush", "aggregate"]
-Version = Literal["none", "iteration"]
+Version = Literal["none", "iteration", "tile"]
 _ALWAYS_PRINTED = ("regions", "buffer", "slots")
 _WINDOWS = ("launches", "ctas", "sms", "warps", "iterations")
 _GRANULARITIES = {"warp": 1, "warp-group": WARP_GROUP, "cta": 0}
@@ -54,7 +54,9 @@ class Plan:
             enough; "aggregate" keeps none, and adds up in the kernel: count, sum, least
             and greatest of each region.
         version: "iteration": each record in a counted loop carries the number of the
-            loop's turn, from 0; it then has 16 bytes, and a 64-bit clock.
+            loop's turn, from 0; it then has 16 bytes, and a 64-bit clock. "tile": of the
+            outermost loop's turn, which in a persistent kernel is the tile's number: the
+            same in all warps, whatever loops they have inside.
         granularity: "warp": each warp records; a number n: the first warp of each n;
             "warp-group": of each four; "cta": the first of the CTA alone.
         kernels: patterns of kernel names, as in a shell; "!pattern" leaves kernels out.
@@ -62,8 +64,9 @@ class Plan:
         launches: launches of each kernel binary, counted from 0.
         ctas, sms, warps: which of them write records, by linear id of the CTA, id of
             the SM, and number of the warp in its CTA.
-        iterations: turns of the innermost counted loop in which its records are written;
-            those outside of loops always are. Here alone "last-8" is known.
+        iterations: turns of the innermost counted loop in which its records are written,
+            with version "tile" of the outermost; those outside of loops always are. Here
+            alone "last-8" is known.
 
     Raises:
         PlanError: a value is unknown or makes no sense.

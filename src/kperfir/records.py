@@ -167,7 +167,7 @@ class Site:
     """A place in the kernel that writes a record; its id is the record's first word.
 
     The compiler may copy a site, so one id may write from several instructions.
-    `versioned` sites write a version: the number of the turn of the loop around them.
+    `versioned` sites write a version: the number of the turn of a loop around them.
     An instance that a sibling region interrupts is recorded in pieces: piece 0
     opens it, later pieces continue the newest instance of the same region and warp.
     """

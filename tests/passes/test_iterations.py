@@ -94,6 +94,19 @@ def test_records_go_by_the_innermost_loop() -> None:
     assert depths == ["1", "1"] and done.findings == ()
 
 
+def test_tiles_go_by_the_outermost_loop() -> None:
+    for shapes in ((FOR, FOR), (FOR, WHILE), (FOR, WHILE, FOR)):
+        done, depths = placed(*shapes, turns=IterationNumbers(of_outermost=True))
+        assert depths == ["0", "0"] and done.findings == ()
+
+
+def test_in_an_outermost_loop_that_does_not_count_there_are_no_tiles() -> None:
+    done, depths = placed(WHILE, FOR, turns=IterationNumbers(of_outermost=True))
+    assert depths == ["none", "none"]
+    (finding,) = done.findings
+    assert "written in each turn, without its number" in finding.what
+
+
 @pytest.mark.parametrize(
     ("shapes", "depths", "words"),
     [

@@ -30,7 +30,7 @@ class Request:
     metric: what a record holds. strategy: whether records are kept or sums of regions.
     warps_per_writer: of so many warps the first records; 0: the first of the CTA.
     ctas, sms, warps: windows of those that write. iterations: turns of loops in which they do.
-    version: whether records carry the turn of their loop.
+    version: whether records carry the turn of their loop, or of the outermost.
     passes: keys of users' passes, in order.
     """
 
@@ -80,7 +80,7 @@ class Request:
         """What numbers of turns the records in loops need, for one kernel."""
         if self.version == "none" and self.iterations == "all":
             return None
-        return IterationNumbers(Windows.parse(self.iterations).ask_for_last)
+        return IterationNumbers(Windows.parse(self.iterations).ask_for_last, of_outermost=self.version == "tile")
 
     @property
     def chosen(self) -> Chosen:

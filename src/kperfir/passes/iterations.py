@@ -19,9 +19,11 @@ class IterationNumbers:
 
     Args:
         count_left: whether the number of turns that follow is asked for as well.
+        of_outermost: whether it is the outermost loop of a kernel or partition whose turns are counted.
     """
 
-    def __init__(self, count_left: bool = False) -> None:
+    def __init__(self, count_left: bool = False, of_outermost: bool = False) -> None:
+        self.of_outermost = of_outermost
         self._count_left = count_left
         self._known: dict[ForeignOp, tuple[SSAValue, ...]] = {}
 

@@ -208,8 +208,8 @@ class _Placer:
                 self.block(block, inner)
 
     def turn(self, op: ForeignOp, around: _Around) -> Turn:
-        """Numbers of the turn inside a structure: of the innermost counted loop."""
-        if self.turns is None or op.opname not in LOOPS:
+        """Numbers of the turn inside a structure: of the innermost counted loop, or of the outermost loop."""
+        if self.turns is None or op.opname not in LOOPS or (self.turns.of_outermost and around.in_loop):
             return around.turn
         numbers = self.turns.of(op)
         if not numbers and any(is_anchor(inner) for inner in walk(op)):
