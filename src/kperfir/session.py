@@ -76,7 +76,8 @@ def record(
         plan: all of that but the limit, as one plan or its printed form.
         on_launch: called with each recorded launch, decoded, when its records are written: on a
             GPU in a thread of kperfir's, in the interpreter behind the launch. It must not
-            end the recording. What it raises becomes a problem of the capture.
+            end the recording. What it raises becomes a problem of the capture. A launch that
+            has not finished is not handed over.
         hang_timeout_s: with buffer="host" a launch that runs longer is written as it stands, as
             one that has not finished; the recording does not wait for its end.
 

@@ -137,6 +137,18 @@ def test_a_launch_that_ended_after_all_replaces_what_was_written_of_it(tmp_path:
     assert [p.code for p in trace.problems()] == ["unknown-frequency"]
 
 
+def test_cycles_without_a_frequency_are_explained(tmp_path: Path) -> None:
+    """Where CTAs of the same SM ended there are nanoseconds, also of those that did not."""
+    words = [(KERNEL_START, 1000), (LOAD_START, 1010), (LOAD_END, 101_000)]
+    hung = [handmade.block(LAYOUT, cta, cta, (900, 0), (5000, 0), [words], 1, [0]) for cta in (0, 1)]
+    launch = handmade.launch(0, 2, unfinished=LATE)
+    alone = kp.load(handmade.write(tmp_path / "a.kperf", [(launch, b"".join(hung))], kernel()))
+    assert "No CTA had ended" in next(p.what for p in alone.problems() if p.code == "unknown-frequency")
+    done = handmade.block(LAYOUT, 0, 0, (900, 1_000_900), (5000, 1_005_000), [handmade.span(1000, 900_000)])
+    beside = kp.load(handmade.write(tmp_path / "b.kperf", [(launch, done + hung[1])], kernel()))
+    assert [round(e["start_ns"]) for e in beside.events().to_pylist()] == [100, 110]
+
+
 def test_a_stand_knows_its_turn(tmp_path: Path) -> None:
     table = handmade.TABLE
     sites = tuple(s.__class__(s.id, s.region, s.kind, s.piece, versioned=s.id in (2, 3)) for s in table.sites)

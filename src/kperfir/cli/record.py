@@ -41,7 +41,7 @@ def record(
         str, typer.Option(help=f"auto, none, or rules joined by +: {', '.join(RULES)}.", metavar="RULES")
     ] = "auto",
     buffer: Annotated[
-        str, typer.Option(help="auto, shared, global or host memory for the rings.", metavar="PLACE")
+        str, typer.Option(help="auto, shared, global, stack or host memory for the rings.", metavar="PLACE")
     ] = "auto",
     slots: Annotated[int, typer.Option(help="Records a warp keeps, a power of two; 0: kperfir chooses.")] = 0,
     first: Annotated[int, typer.Option(help="Launches recorded of each kernel binary.")] = 3,

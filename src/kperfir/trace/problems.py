@@ -104,8 +104,11 @@ def _doubts(launch: LaunchTrace) -> list[Problem]:
         what = f"{ambiguous} events have clocks that may be off by multiples of 2^32 cycles."
         found.append(Problem("ambiguous-clock", where, what, "They are marked in the events table.", ambiguous))
     if launch.axis.frequency == "unknown" and len(launch.spans.row):
-        what = "The launch was too short to measure the clock frequency, so there are cycles but no nanoseconds."
-        found.append(Problem("unknown-frequency", where, what, "Record a longer launch, or more launches."))
+        why, cure = "The launch was too short to measure", "Record a longer launch, or more launches."
+        if not launch.headers.finished.any():
+            why, cure = "No CTA had ended, which is needed to measure", ""
+        what = f"{why} the clock frequency, so there are cycles but no nanoseconds."
+        found.append(Problem("unknown-frequency", where, what, cure))
     return found
 
 
