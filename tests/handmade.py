@@ -54,7 +54,7 @@ def span(start: int, end: int, load: tuple[int, int] | None = None) -> list[tupl
     return [(KERNEL_START, start), *inner, (KERNEL_END, end)]
 
 
-def launch(number: int, ctas: int, kernel: int = 0, **more: int) -> Launch:
+def launch(number: int, ctas: int, kernel: int = 0, **more: int | str) -> Launch:
     """The message of a launch of `ctas` programs in x."""
     return Launch(id=number, kernel=kernel, number=number, grid=(ctas, 1, 1), ctas=ctas, **more)
 
