@@ -32,12 +32,13 @@ def block(
     times_ns: tuple[int, int] = (5000, 5500),
     warps: Sequence[Words] = (),
     state: int = 2,
+    hanging: Sequence[int] = (),
 ) -> bytes:
-    """One CTA's block; the ring of each warp is filled modulo its slots."""
+    """One CTA's block; the ring of each warp is filled modulo its slots. Hanging warps have no count."""
     data = bytearray(layout.cta_bytes)
     struct.pack_into("<IIIIQQQQ", data, 0, 0x4B504631, cta, sm, state, clocks[0], times_ns[0], clocks[1], times_ns[1])
     for warp, words in enumerate(warps):
-        struct.pack_into("<I", data, 64 + 4 * warp, len(words))
+        struct.pack_into("<I", data, 64 + 4 * warp, 0 if warp in hanging else len(words))
         for n, (site, clock) in enumerate(words):
             at = layout.ring_offset_bytes(warp) + (n % layout.slots) * layout.record_bytes
             if layout.record_bytes == 8:
@@ -53,7 +54,7 @@ def span(start: int, end: int, load: tuple[int, int] | None = None) -> list[tupl
     return [(KERNEL_START, start), *inner, (KERNEL_END, end)]
 
 
-def launch(number: int, ctas: int, kernel: int = 0, **more: int) -> Launch:
+def launch(number: int, ctas: int, kernel: int = 0, **more: int | str) -> Launch:
     """The message of a launch of `ctas` programs in x."""
     return Launch(id=number, kernel=kernel, number=number, grid=(ctas, 1, 1), ctas=ctas, **more)
 

@@ -72,3 +72,16 @@ def test_a_failing_callback_is_a_problem_once(tmp_path: Path) -> None:
     found = [p for p in load(tmp_path / "a.kperf").problems() if p.code == "callback-failed"]
     what = "The callback of the recording raised KeyError: 'mine'."
     assert found == [Problem("callback-failed", "add, launch 0", what, "Later failures of it are not told of.")]
+
+
+def test_a_launch_that_has_not_finished_is_delivered_when_it_has(tmp_path: Path) -> None:
+    seen: list[LaunchTrace] = []
+    with CaptureWriter(tmp_path / "a.kperf") as writer:
+        session = Session("gpu", "regions=auto")
+        writer.after_write = Delivery(writer, session, seen.append).written
+        for message in (session, KERNEL):
+            writer.write(message)
+        writer.write(handmade.launch(0, 1, unfinished="It had not finished."), block(0))
+        assert not seen
+        writer.write(handmade.launch(0, 1), block(0))
+    assert [launch.launch.unfinished for launch in seen] == [""]

@@ -53,8 +53,34 @@ def test_windows(text: str, numbers: Any) -> None:
     assert str(chosen) == text
 
 
+@pytest.mark.parametrize("count", [1, 3, 40])
+def test_the_last_of_some(count: int) -> None:
+    chosen = Windows.parse(f"0-1+last-{count}")
+    assert str(chosen) == f"0-1+last-{count}" and chosen.ask_for_last and not Windows.parse("0-1").ask_for_last
+    assert [n for n in range(10) if chosen.hold(n, 9 - n)] == sorted({0, 1} | set(range(max(0, 10 - count), 10)))
+
+
 @pytest.mark.parametrize(
-    "text", ["", "a", "-3", "5-3", "1-4:0", "3:2", "1+", "0--4", "2147483648", "1-2-3", "all+1", "²"]
+    "text",
+    [
+        "",
+        "a",
+        "last-",
+        "last-0",
+        "last-8:2",
+        "last-2147483648",
+        "last 8",
+        "-3",
+        "5-3",
+        "1-4:0",
+        "3:2",
+        "1+",
+        "0--4",
+        "2147483648",
+        "1-2-3",
+        "all+1",
+        "²",
+    ],
 )
 def test_wrong_windows_are_refused(text: str) -> None:
     with pytest.raises(PlanError) as refused:
@@ -98,11 +124,16 @@ def test_defaults_are_not_printed() -> None:
         ({"slots": "many"}, "slots"),
         ({"ctas": "few"}, "few"),
         ({"iterations": "last 8"}, "last 8"),
-        ({"version": "tile"}, "version"),
+        ({"version": "step"}, "version"),
         ({"strategy": "aggregate", "version": "iteration"}, "no version"),
         ({"strategy": "average"}, "strategy"),
         ({"strategy": "aggregate", "slots": 64}, "no slots"),
         ({"strategy": "flush", "buffer": "shared"}, "flushed to global"),
+        ({"strategy": "flush", "buffer": "host"}, "not to host"),
+        ({"strategy": "flush", "buffer": "stack"}, "not to stack"),
+        ({"strategy": "aggregate", "buffer": "host"}, "not in that of the host"),
+        ({"strategy": "aggregate", "buffer": "stack"}, "not in that of the stack"),
+        ({"buffer": "stack", "slots": 256}, "too long for the stack"),
         ({"kernels": "!"}, "pattern"),
         ({"kernels": ("a;b",)}, "pattern"),
         ({"color": "red"}, "no knob 'color'"),
@@ -185,10 +216,13 @@ def test_a_trace_of_addresses_stays_in_its_text() -> None:
         ({"addresses": "prefetch"}, "'prefetch' is no kind of memory access."),
         ({"addresses": "all+load"}, "'all' is no kind of memory access."),
         ({"regions": "load"}, "times nothing"),
-        ({"buffer": "shared"}, "written to global memory"),
+        ({"buffer": "shared"}, "written to global memory, not to shared"),
+        ({"buffer": "host"}, "written to global memory, not to host"),
+        ({"buffer": "stack"}, "written to global memory, not to stack"),
         ({"metric": "time"}, "has no metric"),
         ({"strategy": "flush"}, "has no strategy"),
         ({"version": "iteration"}, "has no version"),
+        ({"version": "tile"}, "has no version"),
         ({"iterations": "0-7"}, "has no iterations"),
     ],
 )

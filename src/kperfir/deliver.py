@@ -32,7 +32,7 @@ class Delivery:
         """A message was written. Blocks are copied: their memory is used again."""
         if isinstance(message, Kernel):
             self._kernels[message.id] = message
-        elif isinstance(message, Launch):
+        elif isinstance(message, Launch) and not message.unfinished:
             chunk = Chunk(message.first_cta, memoryview(bytes(payload)))
             kernel = self._kernels[message.kernel]
             chunks = self._chunks.setdefault(message.id, [])

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal, get_args
 
 from kperfir.errors import PlanError
-from kperfir.records import AccessKind
+from kperfir.records import MAX_STACK_SLOTS, AccessKind
 from kperfir.windows import ALL, Window, Windows
 
 RULES = ("kernel", "load", "store", "dot", "reduce", "wait", "barrier", "loop")
@@ -24,10 +24,10 @@ ACCESSES = get_args(AccessKind)
 MAX_SLOTS = 1 << 20
 WARP_GROUP = 4
 
-Buffer = Literal["auto", "shared", "global"]
+Buffer = Literal["auto", "shared", "global", "host", "stack"]
 Metric = Literal["clock32", "clock64", "time"]
 Strategy = Literal["circular", "flush", "aggregate"]
-Version = Literal["none", "iteration"]
+Version = Literal["none", "iteration", "tile"]
 _ALWAYS_PRINTED = ("regions", "buffer", "slots")
 _WINDOWS = ("launches", "ctas", "sms", "warps", "iterations")
 _OF_TIMES = ("metric", "strategy", "version", "iterations")  # knobs that a trace of addresses has not
@@ -44,7 +44,10 @@ class Plan:
             everywhere where the kernel has no loop. Scopes written in a kernel
             are recorded whatever this says.
         buffer: memory for the rings; "auto" takes shared memory where it fits
-            and occupancy stays as it was, else global memory.
+            and occupancy stays as it was, else global memory. "host" is memory of the
+            host: what a kernel that hangs has written can be read. Its records have 16
+            bytes, and a 64-bit clock. "stack" is the local memory of threads, all of
+            which have room for a ring, so that it is short.
         slots: records a warp keeps, a power of two from 2; 0 leaves it to kperfir.
         metric: what a record holds: the low 32 bits of the SM's clock, all 64, or
             the device's global time in nanoseconds, which goes in steps (32 ns on an H200).
@@ -53,7 +56,9 @@ class Plan:
             enough; "aggregate" keeps none, and adds up in the kernel: count, sum, least
             and greatest of each region.
         version: "iteration": each record in a counted loop carries the number of the
-            loop's turn, from 0; it then has 16 bytes, and a 64-bit clock.
+            loop's turn, from 0; it then has 16 bytes, and a 64-bit clock. "tile": of the
+            outermost loop's turn, which in a persistent kernel is the tile's number: the
+            same in all warps, whatever loops they have inside.
         granularity: "warp": each warp records; a number n: the first warp of each n;
             "warp-group": of each four; "cta": the first of the CTA alone.
         kernels: patterns of kernel names, as in a shell; "!pattern" leaves kernels out.
@@ -61,8 +66,9 @@ class Plan:
         launches: launches of each kernel binary, counted from 0.
         ctas, sms, warps: which of them write records, by linear id of the CTA, id of
             the SM, and number of the warp in its CTA.
-        iterations: turns of the innermost counted loop in which its records are written;
-            those outside of loops always are.
+        iterations: turns of the innermost counted loop in which its records are written,
+            with version "tile" of the outermost; those outside of loops always are. Here
+            alone "last-8" is known.
         addresses: kinds of access to global memory, of `ACCESSES`, whose addresses are traced, lane by lane,
             in the place of times: the first `slots` of each warp. A load that Triton pipelines
             is an "async-copy".
@@ -88,16 +94,22 @@ class Plan:
 
     def __post_init__(self) -> None:
         _check_regions(self.regions)
-        _check_addresses(self)
         for name, kind in (("buffer", Buffer), ("metric", Metric), ("strategy", Strategy), ("version", Version)):
             if getattr(self, name) not in get_args(kind):
                 what = f"'{getattr(self, name)}' is no {name}."
                 raise PlanError(what, f"Use {', '.join(get_args(kind)[:-1])} or {get_args(kind)[-1]}.")
+        _check_addresses(self)
         if self.slots and (self.slots not in range(2, MAX_SLOTS + 1) or self.slots & (self.slots - 1)):
             what = f"A ring of {self.slots} slots cannot be made."
             raise PlanError(what, f"Use a power of two from 2 to {MAX_SLOTS}, or 0.")
-        if self.strategy == "flush" and self.buffer == "shared":
-            raise PlanError("Records are flushed to global memory, not to shared.", "Leave buffer out.")
+        if self.strategy == "flush" and self.buffer not in ("auto", "global"):
+            raise PlanError(f"Records are flushed to global memory, not to {self.buffer}.", "Leave buffer out.")
+        if self.strategy == "aggregate" and self.buffer in ("host", "stack"):
+            what = f"Sums of regions are kept in shared or global memory, not in that of the {self.buffer}."
+            raise PlanError(what, "Leave buffer or strategy out.")
+        if self.buffer == "stack" and self.slots > MAX_STACK_SLOTS:
+            what = f"A ring of {self.slots} slots is too long for the stack, which each thread of the kernel has."
+            raise PlanError(what, f"Use {MAX_STACK_SLOTS} at most, or another buffer.")
         if self.strategy == "aggregate" and self.version != "none":
             raise PlanError("Sums of regions have no version.", "Leave one of the two out.")
         if self.strategy == "aggregate" and self.slots:
@@ -105,6 +117,10 @@ class Plan:
         if self.granularity not in _GRANULARITIES and not _is_count(self.granularity):
             what = f"'{self.granularity}' is no granularity."
             raise PlanError(what, f"Use {', '.join(_GRANULARITIES)}, or a number of warps.")
+        for name in _WINDOWS[:-1]:
+            if getattr(self, name).ask_for_last:
+                what = f"Which {name} are the last is not known while they run."
+                raise PlanError(what, "Count them from 0; last-n is for iterations.")
         for pattern in self.kernels:
             if not pattern.lstrip("!") or set(pattern) & set(";,"):
                 raise PlanError(f"'{pattern}' is no pattern for names of kernels.", "Use one like 'add*' or '!add*'.")
@@ -212,8 +228,8 @@ def _check_addresses(plan: Plan) -> None:
     if plan.regions:
         what = "A trace of addresses times nothing, so no regions can be recorded beside it."
         raise PlanError(what, "Leave regions out, or record twice.")
-    if plan.buffer == "shared":
-        raise PlanError("Addresses are written to global memory, not to shared.", "Leave buffer out.")
+    if plan.buffer not in ("auto", "global"):
+        raise PlanError(f"Addresses are written to global memory, not to {plan.buffer}.", "Leave buffer out.")
     default = {f.name: f.default for f in fields(Plan)}
     for name in _OF_TIMES:
         if getattr(plan, name) != default[name]:

@@ -33,6 +33,10 @@ A record of 8 bytes is {u32 site, u32 clock bits 31:0}; one of 16 bytes is
 lies in slot n mod `slots`, so a ring that wrapped keeps the newest records and
 its oldest is at (count mod slots). A layout that does not wrap keeps the first
 `slots` records, and its count goes on.
+
+Rings in host memory can be read before their kernel ends. Their records have 16 bytes and
+the whole block is zero before, so that a warp without a count yet shows how far it came:
+a slot whose clock is 0 is not written, and where all are the newest has the greatest clock.
 """
 
 from __future__ import annotations
@@ -65,7 +69,9 @@ COUNT_OFFSET = 4
 GREATEST_OFFSET = 8
 LEAST_OFFSET = 12
 
-Place = Literal["shared", "global", "host"]
+MAX_STACK_SLOTS = 128
+
+Place = Literal["shared", "global", "host", "stack"]
 Role = Literal["sync", "issue", "wait"]
 Origin = Literal["kernel", "scope", "rule", "mark", "pass"]
 Kind = Literal["start", "end", "mark"]
@@ -113,7 +119,12 @@ class Layout:
     @property
     def cleared_bytes(self) -> int:
         """How much of a block must be zero before a launch, from its start on."""
-        return self.cta_bytes if self.holds_sums else self.rings_offset_bytes
+        return self.cta_bytes if self.holds_sums or self.is_read_early else self.rings_offset_bytes
+
+    @property
+    def is_read_early(self) -> bool:
+        """Whether the host can read the rings before the kernel ends."""
+        return self.place == "host" and self.record_bytes == WIDE_RECORD_BYTES and not self.holds_sums
 
     @property
     def holds_addresses(self) -> bool:
@@ -179,7 +190,7 @@ class Site:
     """A place in the kernel that writes a record; its id is the record's first word.
 
     The compiler may copy a site, so one id may write from several instructions.
-    `versioned` sites write a version: the number of the turn of the loop around them.
+    `versioned` sites write a version: the number of the turn of a loop around them.
     An instance that a sibling region interrupts is recorded in pieces: piece 0
     opens it, later pieces continue the newest instance of the same region and warp.
     """

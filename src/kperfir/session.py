@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from kperfir.capture.device.driver import driver_present
-from kperfir.capture.policy import LaunchTally, Policy
+from kperfir.capture.policy import HANG_TIMEOUT_S, LaunchTally, Policy
 from kperfir.capture.schema import End, Problem, Session, Tally
 from kperfir.capture.writer import CaptureWriter
 from kperfir.deliver import Delivery, OnLaunch
@@ -60,6 +60,7 @@ def record(
     exclude: str | Sequence[str] = (),
     plan: str | Plan | None = None,
     on_launch: OnLaunch | None = None,
+    hang_timeout_s: float = HANG_TIMEOUT_S,
     **knobs: Any,
 ) -> Iterator[Path]:
     """Record every Triton kernel that is launched inside.
@@ -75,7 +76,10 @@ def record(
         plan: all of that but the limit, as one plan or its printed form.
         on_launch: called with each recorded launch, decoded, when its records are written: on a
             GPU in a thread of kperfir's, in the interpreter behind the launch. It must not
-            end the recording. What it raises becomes a problem of the capture.
+            end the recording. What it raises becomes a problem of the capture. A launch that
+            has not finished is not handed over.
+        hang_timeout_s: with buffer="host" a launch that runs longer is written as it stands, as
+            one that has not finished; the recording does not wait for its end.
 
     Yields:
         the path of the capture file.
@@ -88,7 +92,7 @@ def record(
         DeviceError: there is no GPU and Triton does not interpret.
     """
     given = make_plan(regions, first, every, include, exclude, buffer=buffer, slots=slots, **knobs)
-    policy = Policy(_whole_plan(given, plan), limit_bytes)
+    policy = Policy(_whole_plan(given, plan), limit_bytes, hang_timeout_s)
     if not _open_session.acquire(blocking=False):
         raise BridgeError("A recording is under way in this process already.", "Close it before starting another.")
     try:

@@ -5,6 +5,7 @@ all            every number
 0-7            a range, both ends included
 100-           from one on
 0-7+0-:100     the first eight and every hundredth
+last-8         the last eight, where the end is known: of the turns of a loop
 none           none
 """
 
@@ -15,9 +16,10 @@ from dataclasses import dataclass
 
 from kperfir.errors import PlanError
 
+_LAST = re.compile(r"last-(\d+)", re.ASCII)
 _PART = re.compile(r"(\d+)(?:(-)(\d*)(?::(\d+))?)?", re.ASCII)
 _LIMIT = 1 << 31  # kernels compare numbers as signed 32-bit integers
-_USE = "Use all, none, or parts like 3, 0-7, 100- and 0-:8, joined by +."
+_USE = "Use all, none, or parts like 3, 0-7, 100-, 0-:8 and last-8, joined by +."
 
 
 @dataclass(frozen=True)
@@ -47,10 +49,24 @@ class Window:
 
 
 @dataclass(frozen=True)
+class Last:
+    """The last `count` numbers, whatever the greatest is."""
+
+    count: int
+
+    def __post_init__(self) -> None:
+        if not 0 < self.count < _LIMIT:
+            raise PlanError(f"The last {self.count} of something are no window.", _USE)
+
+    def __str__(self) -> str:
+        return f"last-{self.count}"
+
+
+@dataclass(frozen=True)
 class Windows:
     """Numbers that lie in any of the parts."""
 
-    parts: tuple[Window, ...] = (Window(),)
+    parts: tuple[Window | Last, ...] = (Window(),)
 
     def __post_init__(self) -> None:
         if Window() in self.parts:  # the others add nothing
@@ -61,8 +77,18 @@ class Windows:
         """Whether every number is in them."""
         return self.parts == (Window(),)
 
+    @property
+    def ask_for_last(self) -> bool:
+        """Whether it has to be known how many numbers follow one."""
+        return any(isinstance(part, Last) for part in self.parts)
+
+    def hold(self, number: int, left: int) -> bool:
+        """Whether a number lies in them that `left` others follow."""
+        return any(left < part.count if isinstance(part, Last) else number in part for part in self.parts)
+
     def __contains__(self, number: int) -> bool:
-        return any(number in part for part in self.parts)
+        """Of windows that do not ask for the last."""
+        return any(number in part for part in self.parts if isinstance(part, Window))
 
     def __str__(self) -> str:
         if self.are_all:
@@ -102,7 +128,9 @@ class Chosen:
 EVERYTHING = Chosen()
 
 
-def _window(text: str) -> Window:
+def _window(text: str) -> Window | Last:
+    if last_of := _LAST.fullmatch(text):
+        return Last(int(last_of.group(1)))
     found = _PART.fullmatch(text)
     if found is None:
         raise PlanError(f"'{text}' is no window of numbers.", _USE)

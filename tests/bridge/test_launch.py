@@ -42,7 +42,8 @@ class FakeDriver:
         def call(*_: Any) -> Any:
             if name in self.broken:
                 raise DeviceError(f"{name} failed with a broken device.")
-            answers = {"is_capturing": False, "has_passed": True, "pinned": ctypes.addressof(self.memory)}
+            memory = ctypes.addressof(self.memory)
+            answers = {"is_capturing": False, "has_passed": True, "pinned": memory, "mapped": (memory, 1 << 40)}
             return answers.get(name, 1)
 
         return call

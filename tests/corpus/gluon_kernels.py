@@ -1,4 +1,4 @@
-"""Gluon kernels: a warp-specialised matmul for sm_90, and a softmax-like one with asynchronous copies for sm_80."""
+"""Gluon kernels: warp-specialised matmuls for sm_90, one of them persistent, and asynchronous copies for sm_80."""
 
 from __future__ import annotations
 
@@ -106,6 +106,98 @@ def specialised_matmul(
 
 
 @gluon.jit
+def _load_tiles(
+    a_desc,
+    b_desc,
+    a_tiles,
+    b_tiles,
+    ready,
+    empty,
+    tiles,
+    columns,
+    K,
+    BM: gl.constexpr,
+    BN: gl.constexpr,
+    BK: gl.constexpr,
+):
+    """The producer, tile by tile."""
+    STAGES: gl.constexpr = ready.shape[0]
+    step = 0
+    for tile in range(gl.program_id(0), tiles, gl.num_programs(0)):
+        row, column = tile // columns * BM, tile % columns * BN
+        for i in range(gl.cdiv(K, BK)):
+            slot, phase = step % STAGES, step // STAGES & 1
+            with kl.scope("empty"):
+                mbarrier.wait(empty.index(slot), phase ^ 1)
+            full = ready.index(slot)
+            mbarrier.expect(full, (BM + BN) * BK * 2)
+            tma_load(a_desc, [row, i * BK], full, a_tiles.index(slot))
+            tma_load(b_desc, [column, i * BK], full, b_tiles.index(slot))
+            step += 1
+
+
+@gluon.jit
+def _multiply_tiles(
+    c_desc,
+    c_tile,
+    a_tiles,
+    b_tiles,
+    ready,
+    empty,
+    tiles,
+    columns,
+    K,
+    BM: gl.constexpr,
+    BN: gl.constexpr,
+    BK: gl.constexpr,
+):
+    """The consumer, tile by tile."""
+    STAGES: gl.constexpr = ready.shape[0]
+    layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BN, 16])
+    step = 0
+    for tile in range(gl.program_id(0), tiles, gl.num_programs(0)):
+        total = gl.zeros((BM, BN), gl.float32, layout)
+        for _ in range(gl.cdiv(K, BK)):
+            slot, phase = step % STAGES, step // STAGES & 1
+            with kl.scope("full"):
+                mbarrier.wait(ready.index(slot), phase)
+            with kl.scope("mma"):
+                b = b_tiles.index(slot).permute((1, 0))
+                total = warpgroup_mma(a_tiles.index(slot), b, total, is_async=True)
+                total = warpgroup_mma_wait(0, deps=[total])
+            mbarrier.arrive(empty.index(slot), count=1)
+            step += 1
+        with kl.scope("epilogue"):
+            c_tile.store(total.to(gl.float16))
+            fence_async_shared()
+            tma_store(c_desc, [tile // columns * BM, tile % columns * BN], c_tile)
+            tma.store_wait(pendings=0)
+
+
+@gluon.jit
+def persistent_matmul(
+    a_desc, b_desc, c_desc, tiles, columns, K, BM: gl.constexpr, BN: gl.constexpr, BK: gl.constexpr, S: gl.constexpr
+):
+    """C = A B^T: each CTA takes every so many tiles; a consumer warp group and a producer warp."""
+    a_tiles = gl.allocate_shared_memory(gl.float16, [S, BM, BK], a_desc.layout)
+    b_tiles = gl.allocate_shared_memory(gl.float16, [S, BN, BK], b_desc.layout)
+    c_tile = gl.allocate_shared_memory(gl.float16, [BM, BN], c_desc.layout)
+    ready = gl.allocate_shared_memory(gl.int64, [S, 1], mbarrier.MBarrierLayout())
+    empty = gl.allocate_shared_memory(gl.int64, [S, 1], mbarrier.MBarrierLayout())
+    for i in gl.static_range(S):
+        mbarrier.init(ready.index(i), count=1)
+        mbarrier.init(empty.index(i), count=1)
+    gl.warp_specialize(
+        [
+            (_multiply_tiles, (c_desc, c_tile, a_tiles, b_tiles, ready, empty, tiles, columns, K, BM, BN, BK)),
+            (_load_tiles, (a_desc, b_desc, a_tiles, b_tiles, ready, empty, tiles, columns, K, BM, BN, BK)),
+        ],
+        [1],
+        [24],
+    )
+
+
+@gluon.jit
 def staged_scale(x, out, n, scale, BLOCK: gl.constexpr):
     """Rows go through shared memory, the next one on its way while this one is scaled."""
     layout: gl.constexpr = gl.BlockedLayout([4], [32], [4], [0])
@@ -131,6 +223,8 @@ def gluon_cases(arch: int) -> dict[str, tuple[GluonASTSource, dict[str, Any]]]:
         signature = {"a_desc": rows, "b_desc": columns, "c_desc": out, "K": "i32"}
         constants = {"BM": BM, "BN": BN, "BK": BK, "S": STAGES}
         found["gluon_specialised"] = (_source(specialised_matmul, signature, constants), {"num_warps": 4})
+        signature = signature | {"tiles": "i32", "columns": "i32"}
+        found["gluon_persistent"] = (_source(persistent_matmul, signature, constants), {"num_warps": 4})
     signature = {"x": "*fp32", "out": "*fp32", "n": "i32", "scale": "fp32"}
     found["gluon_async_copy"] = (_source(staged_scale, signature, {"BLOCK": 512}), {"num_warps": 4})
     return found

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 torch = pytest.importorskip("torch")
-from gluon_kernels import BK, BM, BN, STAGES, TILE, specialised_matmul, staged_scale  # noqa: E402
+from gluon_kernels import BK, BM, BN, STAGES, TILE, persistent_matmul, specialised_matmul, staged_scale  # noqa: E402
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor  # noqa: E402
 
 import kperfir as kp  # noqa: E402
@@ -46,6 +46,53 @@ def matmul(seed: int) -> Callable[[], torch.Tensor]:
 
     torch.testing.assert_close(launch(), a @ b.T, rtol=1e-2, atol=1e-1)
     return launch
+
+
+TILES_A_CTA = 4
+
+
+def persistent(seed: int) -> Callable[[], torch.Tensor]:
+    """4 x 4 tiles for `CTAS` CTAs."""
+    torch.manual_seed(seed)
+    m, n, k = 4 * BM, 4 * BN, ITERATIONS * BK
+    a, b = (torch.randn(rows, k, device="cuda", dtype=torch.float16) for rows in (m, n))
+    c = torch.empty(m, n, device="cuda", dtype=torch.float16)
+    tensors = ((a, [BM, BK]), (b, [BN, BK]), (c, [BM, BN]))
+    descriptors = [TensorDescriptor.from_tensor(x, block, TILE) for x, block in tensors]
+
+    def launch() -> torch.Tensor:
+        c.zero_()
+        persistent_matmul[(CTAS,)](*descriptors, CTAS * TILES_A_CTA, 4, k, BM, BN, BK, STAGES, num_warps=4)
+        return c
+
+    torch.testing.assert_close(launch(), a @ b.T, rtol=1e-2, atol=1e-1)
+    return launch
+
+
+@pytest.mark.parametrize(("iterations", "tiles"), [("all", [0, 1, 2, 3]), ("1-2", [1, 2]), ("0+last-1", [0, 3])])
+def test_windows_of_tiles_cover_the_same_in_producer_and_consumer(
+    iterations: str, tiles: list[int], tmp_path: Path
+) -> None:
+    """Both have a loop over k inside, and the consumer writes each tile behind it."""
+    launch = persistent(0)
+    plain = launch().clone()
+    plan = {"regions": "none", "version": "tile", "iterations": iterations, "buffer": "global", "slots": 1024}
+    with kp.record(tmp_path / "x.kperf", **plan):
+        assert torch.equal(plain, launch())
+    rows = kp.load(tmp_path / "x.kperf").events().to_pylist()
+    found = Counter((e["cta"], e["warp"], e["region"], e["iteration"]) for e in rows)
+    consumed = {"full": ITERATIONS, "mma": ITERATIONS, "epilogue": 1}
+    expected = Counter(
+        {
+            (cta, warp, name, tile): count
+            for cta in range(CTAS)
+            for tile in tiles
+            for warps, counts in ((range(4), consumed), ((4,), {"empty": ITERATIONS}))
+            for warp in warps
+            for name, count in counts.items()
+        }
+    )
+    assert found == expected
 
 
 def scale(seed: int) -> Callable[[], torch.Tensor]:

@@ -54,7 +54,7 @@ def writers_of(plan: Plan) -> list[int]:
     return [w for w in range(WARPS) if w % step == 0 and w in plan.warps]
 
 
-@pytest.mark.parametrize("buffer", ["shared", "global"])
+@pytest.mark.parametrize("buffer", ["shared", "global", "stack", "host"])
 @pytest.mark.parametrize("knobs", KNOBS.values(), ids=KNOBS.keys())
 def test_exactly_what_the_plan_says_is_recorded(knobs: dict[str, Any], buffer: str, tmp_path: Path) -> None:
     x = inputs()
@@ -85,6 +85,23 @@ def test_exactly_what_the_plan_says_is_recorded(knobs: dict[str, Any], buffer: s
     assert len(events) == len(chosen) * (1 + TURNS)
     if knobs != KNOBS["none"]:
         assert chosen, "this test has something to see"
+
+
+@pytest.mark.parametrize("buffer", ["shared", "global", "stack", "host"])
+def test_a_ring_that_came_round_keeps_the_newest(buffer: str, tmp_path: Path) -> None:
+    """12 records in 8 slots: the last three loads are whole, the end of one before them and of the kernel are not."""
+    x = inputs()
+    out = torch.zeros_like(x)
+    with kp.record(tmp_path / "x.kperf", buffer=buffer, slots=8):
+        add_often[(CTAS,)](x, out, TURNS, 1024, num_warps=WARPS)
+    trace = kp.load(tmp_path / "x.kperf")
+    (launch,) = trace.launches
+    assert launch.kernel.layout.place == buffer
+    assert (launch.written, launch.kept) == (CTAS * WARPS * RECORDS_A_WARP, CTAS * WARPS * 8)
+    events = trace.events().to_pandas()
+    assert (events.groupby(["cta", "warp"]).size() == 3).all() and len(events) == CTAS * WARPS * 3
+    assert set(events["region"]) == {"load"} and sum(launch.cut.values()) == CTAS * WARPS * 2
+    assert launch.unpaired == {} and launch.unknown_sites == 0
 
 
 def test_metrics_agree(tmp_path: Path) -> None:
@@ -150,7 +167,7 @@ def test_sums_count_exactly_and_agree_with_records(buffer: str, knobs: dict[str,
 
 
 @pytest.mark.parametrize("buffer", ["shared", "global"])
-@pytest.mark.parametrize("iterations", ["all", "0-1", "1-:2", "none"])
+@pytest.mark.parametrize("iterations", ["all", "0-1", "1-:2", "none", "last-2", "0+last-1", "last-99"])
 @pytest.mark.parametrize("version", ["none", "iteration"])
 def test_turns_of_loops(version: str, iterations: str, buffer: str, tmp_path: Path) -> None:
     x = inputs()
@@ -161,7 +178,8 @@ def test_turns_of_loops(version: str, iterations: str, buffer: str, tmp_path: Pa
     assert torch.equal(plain, recorded)
     trace = kp.load(tmp_path / "x.kperf")
     (launch,) = trace.launches
-    turns = [t for t in range(TURNS) if t in Plan.make("auto", iterations=iterations).iterations]
+    windows = Plan.make("auto", iterations=iterations).iterations
+    turns = [t for t in range(TURNS) if windows.hold(t, TURNS - 1 - t)]
     assert (launch.written_by_warp == 2 + 2 * len(turns)).all() and launch.unpaired == {}
     events = trace.events().to_pandas()
     assert (events[events["region"] == "kernel"].groupby(["cta", "warp"]).size() == 1).all()
@@ -174,10 +192,11 @@ def test_turns_of_loops(version: str, iterations: str, buffer: str, tmp_path: Pa
         assert events["iteration"].isna().all()
 
 
-def test_sums_of_chosen_turns(tmp_path: Path) -> None:
+@pytest.mark.parametrize("iterations", ["0-:2", "0+last-2"])
+def test_sums_of_chosen_turns(iterations: str, tmp_path: Path) -> None:
     x = inputs()
     out = torch.zeros_like(x)
-    with kp.record(tmp_path / "x.kperf", strategy="aggregate", iterations="0-:2"):
+    with kp.record(tmp_path / "x.kperf", strategy="aggregate", iterations=iterations):
         add_often[(CTAS,)](x, out, TURNS, 1024, num_warps=WARPS)
     (kernel,) = kp.load(tmp_path / "x.kperf").summary().kernels
     assert {r.name: r.count for r in kernel.regions} == {"kernel": CTAS * WARPS, "load": CTAS * WARPS * 3}

@@ -39,6 +39,15 @@ PROGRAM = """builtin.module {
   kperf_gpu.store_address %7 site 1 : i32 kind "async-copy" width_bytes 16 : i32 pointer "%y" offset_bytes 0 : i32 \
 predicate "!%p" source_bytes "%n" : !kperf_gpu.index
   kperf.stop_instrumentation "addresses"
+  kperf_gpu.circular_store %5, %4 site 0 : i32 version "%t" left "%l" iterations "0-7+last-8" : i64, !kperf_gpu.index
+  kperf_gpu.aggregate_end %3, %6 region 2 : i32 piece 0 : i32 version "%t" left "%l" iterations "last-8" : i32, \
+!kperf_gpu.index
+  kperf_gpu.count %6 region 1 : i32 version "%t" iterations "3" : !kperf_gpu.index
+  kperf.record end "load" site 4 : i32 version %3 : i32
+  kperf.record end "load" site 4 : i32 version %3, %3 : i32, i32
+  %8 = kperf_gpu.stack_alloc 512 : i32 : !kperf_gpu.buffer<"stack">
+  %9 = kperf_gpu.init %8, %1 slots 64 : i32 record_bytes 8 : i32 : \
+!kperf_gpu.buffer<"stack">, !kperf_gpu.buffer<"global"> -> !kperf_gpu.index
 }"""
 
 WRONG = {
@@ -64,6 +73,27 @@ WRONG = {
             ("access without pointer", 'site 0 : i32 kind "load" width_bytes 4 : i32 pointer ""'),
         )
     },
+    "deep stack": '%0 = kperf_gpu.stack_alloc 2064 : i32 : !kperf_gpu.buffer<"stack">',
+    "odd stack": '%0 = kperf_gpu.stack_alloc 24 : i32 : !kperf_gpu.buffer<"stack">',
+    "stack elsewhere": '%0 = kperf_gpu.stack_alloc 16 : i32 : !kperf_gpu.buffer<"global">',
+    "scratch on the stack": '%0 = kperf_gpu.stack_alloc 64 : i32 : !kperf_gpu.buffer<"stack">\n'
+    "%1 = kperf_gpu.init %0, %0 slots 2 : i32 record_bytes 8 : i32 : "
+    '!kperf_gpu.buffer<"stack">, !kperf_gpu.buffer<"stack"> -> !kperf_gpu.index',
+    "sums on the stack": '%0 = kperf_gpu.stack_alloc 64 : i32 : !kperf_gpu.buffer<"stack">\n'
+    '%1 = kperf_gpu.global_scratch_alloc 64 : i32 : !kperf_gpu.buffer<"global">\n'
+    "%2 = kperf_gpu.init %0, %1 slots 1 : i32 record_bytes 16 : i32 sums : "
+    '!kperf_gpu.buffer<"stack">, !kperf_gpu.buffer<"global"> -> !kperf_gpu.index',
+    "last turns of nothing": '%0 = kperf_gpu.global_scratch_alloc 64 : i32 : !kperf_gpu.buffer<"global">\n'
+    "%1 = kperf_gpu.init %0, %0 slots 2 : i32 record_bytes 8 : i32 : "
+    '!kperf_gpu.buffer<"global">, !kperf_gpu.buffer<"global"> -> !kperf_gpu.index\n'
+    '%2 = kperf_gpu.read_counter "clock" : i32\n'
+    'kperf_gpu.circular_store %2, %1 site 0 : i32 version "%t" iterations "last-8" : i32, !kperf_gpu.index',
+    "last CTAs": '%0 = kperf_gpu.global_scratch_alloc 64 : i32 : !kperf_gpu.buffer<"global">\n'
+    '%1 = kperf_gpu.init %0, %0 slots 2 : i32 record_bytes 8 : i32 ctas "last-8" : '
+    '!kperf_gpu.buffer<"global">, !kperf_gpu.buffer<"global"> -> !kperf_gpu.index',
+    "three turns": '%0 = kperf_gpu.read_counter "clock" : i32\n'
+    'kperf.record start "x" site 3 : i32 version %0, %0, %0 : i32, i32, i32',
+    "wide turn": '%0 = kperf_gpu.read_counter "clock" : i64\nkperf.record start "x" site 3 : i32 version %0 : i64',
     "narrow clock": '%0 = kperf_gpu.read_counter "clock" : i16',
     "narrow time": '%0 = kperf_gpu.read_counter "time" : i32',
     "unknown counter": '%0 = kperf_gpu.read_counter "joules" : i64',

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kperfir.passes.to_llvm import Frame, Turn
+from kperfir.ir.turn import Turn
+from kperfir.passes.to_llvm import Frame
 from kperfir.records import Layout
 from kperfir.targets.text import is_in
 from kperfir.targets.writers import WRITES, all_write, are_all_writers, in_room, in_turn, site_word, writers
@@ -91,14 +92,16 @@ def test_where_all_write_nothing_is_decided() -> None:
     assert (values[WRITES], values["%kp_ring_number"]) == (1, 5)
 
 
-@pytest.mark.parametrize("iterations", ["all", "none", "3", "0-1+4-:3"])
+@pytest.mark.parametrize("iterations", ["all", "none", "3", "0-1+4-:3", "last-3", "0+last-2+5"])
 def test_records_of_other_turns_are_not_written(iterations: str) -> None:
-    turn = Turn("%t", Windows.parse(iterations))
+    turn = Turn("%t", "%l", Windows.parse(iterations))
     lines, name = in_turn(7, turn, "%w", ("mov.u32 $0, $1;", "=r,r"))
-    lines = [line if "inline_asm" not in line else "%kp_number7 = llvm.or %t, %t : i32" for line in lines]
-    for number, writes in product(range(12), (0, 1)):
-        values = run(lines, {"%t": number, "%w": writes})
-        assert values[name] == (writes and number in turn.iterations)
+    copies = {"(%t)": "%kp_number7 = llvm.or %t, %t : i32", "(%l)": "%kp_left7 = llvm.or %l, %l : i32"}
+    lines = [next((copy for of, copy in copies.items() if f'asm"{of}' in line), line) for line in lines]
+    for turns, writes in product((1, 4, 12), (0, 1)):
+        for number in range(turns):
+            values = run(lines, {"%t": number, "%l": turns - 1 - number, "%w": writes})
+            assert values[name] == (writes and turn.iterations.hold(number, turns - 1 - number))
     assert in_turn(7, Turn(), "%w", ("", "")) == ([], "%w")
 
 

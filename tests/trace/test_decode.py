@@ -40,7 +40,7 @@ def test_every_kept_record_comes_back(data: st.DataObject, layout: Layout, origi
         latest = max([start] + [w[-1][1] for w in warps if w])
         # The header is closed by a warp that ends with the latest one, give or take the skew.
         end = latest + data.draw(st.integers(-SKEW_CYCLES // 2, 5000))
-        short = end - start < LARGEST_GAP or all(not w or latest - w[-1][1] < LARGEST_GAP for w in warps)
+        short = end - start < LARGEST_GAP or all(not w or end - w[-1][1] < LARGEST_GAP for w in warps)
         warps = warps if short else [warps[0], *[[] for _ in warps[1:]]]
         end = end if short else (warps[0][-1][1] if warps[0] else start)
         blocks += handmade.block(layout, cta, cta + 7, (start, end), warps=warps)

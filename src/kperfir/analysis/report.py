@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from kperfir.analysis.addresses import MemoryOperation
+from kperfir.analysis.standing import Stand, together
 from kperfir.analysis.summary import KernelSummary, RegionSummary, Summary
 from kperfir.capture.schema import Problem, Resources, Session
 
@@ -38,6 +39,7 @@ def report(summary: Summary) -> str:
         console.print("\nNo launch was recorded.")
     for kernel in summary.kernels:
         _kernel(console, kernel)
+    _standing(console, summary.standing)
     _tally(console, summary.tally)
     _problems(console, summary.problems)
     return "\n".join(line.rstrip() for line in out.getvalue().rstrip().splitlines())
@@ -150,6 +152,22 @@ def _resources(resources: Resources) -> str:
         f"{text(resources.registers)} registers, {text(resources.spills)} spills, "
         f"{text(resources.shared_bytes)} B shared, {text(resources.ctas_per_sm)} CTAs/SM"
     )
+
+
+def _standing(console: Console, stands: tuple[Stand, ...]) -> None:
+    if not stands:
+        return
+    console.print("\nLaunch never finished: where its warps stood")
+    table = Table(box=None, pad_edge=False)
+    for name in ("  launch", "CTAs", "warps", "in", "turn", "last record"):
+        table.add_column(name)
+    for group in together(stands):
+        of, turn = group.stand, group.stand.turn
+        launch = f"  {of.kernel}, launch {of.launch}"
+        last = f"{of.last_kind} of {of.last_region}" + (f", {Path(of.file).name}:{of.line}" if of.file else "")
+        within = " > ".join(of.regions) or "no region"
+        table.add_row(launch, group.ctas, group.warps, within, "" if turn is None else str(turn), last)
+    console.print(table)
 
 
 def _tally(console: Console, tally: dict[str, dict[str, int]]) -> None:

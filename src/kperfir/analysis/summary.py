@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from kperfir.analysis.addresses import MemoryOperation, memory_operations
+from kperfir.analysis.standing import Stand, standing
 from kperfir.capture.schema import Kernel, Problem, Resources, Session
 from kperfir.records import Region
 from kperfir.trace import LaunchTrace, Trace
@@ -95,10 +96,15 @@ class KernelSummary:
 
 @dataclass(frozen=True)
 class Summary:
-    """A whole trace. Printing it gives the report."""
+    """A whole trace. Printing it gives the report.
+
+    Attributes:
+        standing: warps that never ended, and where they stood.
+    """
 
     sessions: tuple[Session, ...]
     kernels: tuple[KernelSummary, ...]
+    standing: tuple[Stand, ...]
     tally: dict[str, dict[str, int]]
     problems: tuple[Problem, ...]
 
@@ -114,7 +120,8 @@ def summarise(trace: Trace) -> Summary:
     for launch in trace.launches:
         groups.setdefault(replace(launch.kernel, id=0), []).append(launch)
     kernels = tuple(_kernel(kernel, launches) for kernel, launches in groups.items())
-    return Summary(tuple(c.session for c in trace.captures), kernels, _tally(trace), trace.problems())
+    stands = tuple(stand for launch in trace.launches for stand in standing(launch))
+    return Summary(tuple(c.session for c in trace.captures), kernels, stands, _tally(trace), trace.problems())
 
 
 def _tally(trace: Trace) -> dict[str, dict[str, int]]:

@@ -25,6 +25,7 @@ from kperfir.passes.user import Bound
 from kperfir.plan import Plan
 from kperfir.records import Layout, Table
 
+SPILL_BYTES = 4
 _MOST_SHARED_SLOTS = 1024  # what a kernel leaves free may be much more, and all of it is copied out
 _FALLBACK = "It runs as it is, without records."
 
@@ -121,7 +122,7 @@ def _instrument(plain: Any, plan: Plan, limits: DeviceLimits, passes: tuple[Boun
 
     def build(request: Request) -> _Build:
         built = compile_instrumented(plain.src, plain.metadata.target, options, request, passes)
-        return _Build(built, _load(built.kernel, limits))
+        return _Build(built, without_ring(_load(built.kernel, limits), built.layout))
 
     (built, after), reason = settle(plan, before, limits, build)
     problems = [Problem(f.code, f"{plain.name}: {f.where}", f.what, f.cure) for f in built.findings]
@@ -174,6 +175,8 @@ def choose(plan: Plan, plain: Resources, limits: DeviceLimits) -> tuple[Request,
     request = Request.of(plan)
     if plan.addresses:
         return request, "global memory: addresses are written to it"
+    if plan.buffer in ("host", "stack"):
+        return request, f"{plan.buffer} memory: asked for"
     if plan.strategy == "flush":
         return request, "global memory: records are flushed to it"
     if plan.strategy == "aggregate" and plan.buffer != "global":
@@ -199,6 +202,13 @@ def _load(kernel: Any, limits: DeviceLimits) -> Resources:
     """Load the binary, so that a failure shows here and not in the user's launch."""
     kernel._init_handles()
     return _resources(kernel, limits)
+
+
+def without_ring(resources: Resources, layout: Layout) -> Resources:
+    """Triton takes all local memory for spilled registers; a ring in it is none."""
+    if layout.place != "stack" or resources.spills is None:
+        return resources
+    return replace(resources, spills=max(resources.spills - layout.ring_bytes // SPILL_BYTES, 0))
 
 
 def _resources(kernel: Any, limits: DeviceLimits) -> Resources:

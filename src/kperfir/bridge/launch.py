@@ -313,7 +313,7 @@ class Launches(Replacing):
     def _drain(self, device: int) -> Drain:
         with self._lock:
             if device not in self._drains:
-                self._drains[device] = Drain(self._driver, self._writer, self._write_tally)
+                self._drains[device] = Drain(self._driver, self._writer, self._write_tally, self._policy.hang_timeout_s)
             return self._drains[device]
 
     def _write_tally(self) -> None:

@@ -85,13 +85,13 @@ class _Inspector:
 
 def _others(plan: Plan, slots: int, warps: int) -> Iterator[Plan]:
     """Plans that take less: fewer slots, then fewer warps that record, then global memory."""
-    if plan.buffer != "global":
+    if plan.buffer in ("auto", "shared"):
         while (slots := slots // 2) >= MIN_SLOTS:
             yield replace(plan, slots=slots)
     for granularity, step in _COARSER:
         if warps > 1 and 0 < plan.warps_per_writer < (step or warps):
             yield replace(plan, granularity=granularity)
-    if plan.buffer != "global":
+    if plan.buffer in ("auto", "shared"):
         yield replace(plan, buffer="global")
 
 

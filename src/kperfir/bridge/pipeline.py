@@ -167,7 +167,7 @@ class Pipeline:
             user.on_ttgir(foreign, "after", module.context)
             instrument(foreign, request.addresses, [m.op for m in markers])
             return foreign
-        place(foreign, locations, request.regions, scopes, markers, request.counts_turns, user.tables)
+        place(foreign, locations, request.regions, scopes, markers, request.turns(), user.tables)
         user.on_ttgir(foreign, "after", module.context)
         self.table = user.tables.table()
         if not self.table.sites:

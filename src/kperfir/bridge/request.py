@@ -7,15 +7,16 @@ import json
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal
 
+from kperfir.passes.iterations import IterationNumbers
 from kperfir.plan import Metric, Plan, Strategy, Version
-from kperfir.records import ADDRESS_BYTES, NARROW_RECORD_BYTES, SUMS_BYTES, WIDE_RECORD_BYTES, Layout, Table
+from kperfir.records import ADDRESS_BYTES, NARROW_RECORD_BYTES, SUMS_BYTES, WIDE_RECORD_BYTES, Layout, Place, Table
 from kperfir.windows import Chosen, Windows
 
 DEFAULT_SLOTS = 256
 FLUSHED_SLOTS = 1024
 ADDRESS_SLOTS = 32
+STACK_SLOTS = 64
 MODULE_ATTRIBUTE = "kperf.request"
 SITES_ATTRIBUTE = "kperf.sites"
 SCOPES_ATTRIBUTE = "kperf.scopes"
@@ -31,13 +32,13 @@ class Request:
     metric: what a record holds. strategy: whether records are kept or sums of regions.
     warps_per_writer: of so many warps the first records; 0: the first of the CTA.
     ctas, sms, warps: windows of those that write. iterations: turns of loops in which they do.
-    version: whether records carry the turn of their loop.
+    version: whether records carry the turn of their loop, or of the outermost.
     passes: keys of users' passes, in order.
     addresses: kinds of access whose addresses are traced; then nothing is timed.
     """
 
     regions: tuple[str, ...]
-    place: Literal["shared", "global"] = "shared"
+    place: Place = "shared"
     slots: int = DEFAULT_SLOTS
     metric: Metric = "clock32"
     strategy: Strategy = "circular"
@@ -55,8 +56,8 @@ class Request:
         """What a plan asks for where nothing is known of the kernel yet."""
         return Request(
             regions=plan.regions,
-            place="global" if plan.buffer == "global" or plan.strategy == "flush" or plan.addresses else "shared",
-            slots=plan.slots or _default_slots(plan),
+            place=_place(plan),
+            slots=plan.slots or _slots(plan),
             metric=plan.metric,
             strategy=plan.strategy,
             warps_per_writer=plan.warps_per_writer,
@@ -73,17 +74,18 @@ class Request:
         """Size of a record of this metric, or of the sums of a region."""
         if self.strategy == "aggregate":
             return SUMS_BYTES
-        return NARROW_RECORD_BYTES if self.metric == "clock32" and self.version == "none" else WIDE_RECORD_BYTES
+        return NARROW_RECORD_BYTES if self.counter_bits == 32 else WIDE_RECORD_BYTES
 
     @property
     def counter_bits(self) -> int:
-        """What is read at a record; a record with a version has room for the whole clock."""
-        return 32 if self.metric == "clock32" and self.version == "none" else 64
+        """What is read at a record; one with a version has room for the whole clock, one in host memory needs it."""
+        return 32 if self.metric == "clock32" and self.version == "none" and self.place != "host" else 64
 
-    @property
-    def counts_turns(self) -> bool:
-        """Whether records in loops need the number of the turn."""
-        return self.version == "iteration" or self.iterations != "all"
+    def turns(self) -> IterationNumbers | None:
+        """What numbers of turns the records in loops need, for one kernel."""
+        if self.version == "none" and self.iterations == "all":
+            return None
+        return IterationNumbers(Windows.parse(self.iterations).ask_for_last, of_outermost=self.version == "tile")
 
     @property
     def chosen(self) -> Chosen:
@@ -123,10 +125,18 @@ class Request:
         return hashlib.sha256(f"{self.to_json()}-{_own_code()}".encode()).hexdigest()[:24]
 
 
-def _default_slots(plan: Plan) -> int:
+def _place(plan: Plan) -> Place:
+    if plan.buffer == "host" or plan.buffer == "stack":
+        return plan.buffer
+    return "global" if plan.buffer == "global" or plan.strategy == "flush" or plan.addresses else "shared"
+
+
+def _slots(plan: Plan) -> int:
     if plan.addresses:
         return ADDRESS_SLOTS
-    return FLUSHED_SLOTS if plan.strategy == "flush" else DEFAULT_SLOTS
+    if plan.strategy == "flush":
+        return FLUSHED_SLOTS
+    return STACK_SLOTS if plan.buffer == "stack" else DEFAULT_SLOTS
 
 
 def site_pieces(table: Table) -> tuple[tuple[int, int], ...]:

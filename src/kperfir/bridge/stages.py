@@ -215,7 +215,7 @@ def _place(source: Any, metadata: dict[str, Any], compile_: Compile, gluon: bool
         compile_.findings.extend(instrument(module, request.addresses, [m.op for m in markers]))
         set_text(module, SCOPES_ATTRIBUTE, scopes_text(scopes))
     else:
-        placed = place(module, locations, request.regions, scopes, markers, request.counts_turns, user.tables)
+        placed = place(module, locations, request.regions, scopes, markers, request.turns(), user.tables)
         compile_.findings.extend(placed.findings)
         user.on_ttgir(module, "after", source.context)
         if not user.at("llvm", "before"):

@@ -12,6 +12,8 @@ from kperfir.capture.schema import Problem
 from kperfir.errors import PlanError
 from kperfir.plan import Plan
 
+HANG_TIMEOUT_S = 10.0
+
 Outcome = Literal[
     "recorded",
     "sampled-out",
@@ -31,17 +33,22 @@ class Policy:
     Attributes:
         plan: which kernels and launches it wants.
         limit_bytes: size at which the capture file takes no more launches.
+        hang_timeout_s: a launch that records into host memory and runs longer is written
+            as one that has not finished.
 
     Raises:
-        PlanError: the limit is negative.
+        PlanError: the limit or the time is negative.
     """
 
     plan: Plan = field(default_factory=Plan)
     limit_bytes: int = 1 << 30
+    hang_timeout_s: float = HANG_TIMEOUT_S
 
     def __post_init__(self) -> None:
         if self.limit_bytes < 0:
             raise PlanError(f"limit_bytes is {self.limit_bytes}, and cannot be negative.", "Use 0 or more.")
+        if not 0 <= self.hang_timeout_s < float("inf"):
+            raise PlanError(f"hang_timeout_s cannot be {self.hang_timeout_s}.", "Use a number of seconds, 0 or more.")
 
     def wants(self, name: str) -> bool:
         """Whether kernels of this name are recorded at all."""

@@ -250,9 +250,12 @@ def _is_sound(kernel: Kernel) -> bool:
 
 
 def _launches(parts: list[tuple[Launch, memoryview]]) -> tuple[Recorded, ...]:
-    """Chunks of one launch together."""
+    """Chunks of one launch together; of one that was written unfinished and then again, the later."""
     grouped: dict[int, list[tuple[Launch, memoryview]]] = {}
     for launch, payload in parts:
+        before = grouped.get(launch.id)
+        if before and before[0][0].unfinished and launch.first_cta == 0:
+            before.clear()
         grouped.setdefault(launch.id, []).append((launch, payload))
     return tuple(
         Recorded(group[0][0], tuple(Chunk(launch.first_cta, payload) for launch, payload in group))

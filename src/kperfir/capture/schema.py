@@ -8,7 +8,8 @@ A capture file is an Arrow IPC stream of one schema, a row a message:
     payload  large_binary  launch: scratch blocks of whole CTAs; else empty
 
 The session message comes first, a kernel's message before its first launch. A
-launch larger than a chunk is several messages with the same id. "tally" counts
+launch larger than a chunk is several messages with the same id; an unfinished one that
+is written again, from its first CTA on, replaces what was written of it. "tally" counts
 everything seen so far and is written whenever a launch is and at the end; "end"
 is written by a clean close, so its absence says that the program died.
 """
@@ -141,6 +142,8 @@ class Launch(Message):
         first_cta: linear id of the first CTA in this chunk's payload.
         ctas: CTAs of the whole launch.
         enqueued_unix_ns: host clock when it was enqueued.
+        unfinished: why its blocks are those of a launch that was still running, as a
+            sentence; empty where it had ended.
     """
 
     kind: ClassVar[str] = "launch"
@@ -154,6 +157,7 @@ class Launch(Message):
     device: int = 0
     stream: int = 0
     enqueued_unix_ns: int = 0
+    unfinished: str = ""
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,7 @@ def followed(capture: Path, run: str, policy: Policy, passes: Passes) -> Iterato
             "run": run,
             "plan": str(policy.plan),
             "limit_bytes": policy.limit_bytes,
+            "hang_timeout_s": policy.hang_timeout_s,
             "passes": passes.names,
             "pass_at": passes.at,
         }
@@ -68,7 +69,7 @@ def start_child() -> None:
     request = json.loads(os.environ[VARIABLE])
     parent, process = Path(request["capture"]), os.getpid()
     stack = ExitStack()
-    policy = Policy(Plan.parse(request["plan"]), request["limit_bytes"])
+    policy = Policy(Plan.parse(request["plan"]), request["limit_bytes"], request["hang_timeout_s"])
     if request["passes"]:
         patch(request["passes"], at=request["pass_at"] or None)
     stack.enter_context(record_program(child_capture(parent, process), request["run"], policy))

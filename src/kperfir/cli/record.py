@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from kperfir.capture.device.driver import driver_present
-from kperfir.capture.policy import Policy
+from kperfir.capture.policy import HANG_TIMEOUT_S, Policy
 from kperfir.cli import children
 from kperfir.cli.program import NO_GPU_SIGNS, ProgramFailure, run_program
 from kperfir.errors import ProgramError
@@ -39,10 +39,15 @@ def record(
     regions: Annotated[
         str, typer.Option(help=f"auto, none, or rules joined by +: {', '.join(RULES)}.", metavar="RULES")
     ] = "auto",
-    buffer: Annotated[str, typer.Option(help="auto, shared or global memory for the rings.", metavar="PLACE")] = "auto",
+    buffer: Annotated[
+        str, typer.Option(help="auto, shared, global, stack or host memory for the rings.", metavar="PLACE")
+    ] = "auto",
     slots: Annotated[int, typer.Option(help="Records a warp keeps, a power of two; 0: kperfir chooses.")] = 0,
     first: Annotated[int, typer.Option(help="Launches recorded of each kernel binary.")] = 3,
     every: Annotated[int, typer.Option(help="After those, every n-th; 0: none.")] = 100,
+    hang_timeout: Annotated[
+        float, typer.Option(help="With --buffer host: seconds until a launch is written as unfinished.", metavar="S")
+    ] = HANG_TIMEOUT_S,
     limit: Annotated[int, typer.Option(help="MiB at which a capture takes no more launches.")] = 1024,
     include: Annotated[list[str] | None, typer.Option(help=f"Only kernels {_GLOB}", metavar="GLOB")] = None,
     exclude: Annotated[list[str] | None, typer.Option(help=f"No kernels {_GLOB}", metavar="GLOB")] = None,
@@ -64,7 +69,7 @@ def record(
     _check(context.args[0], module, output)
     knobs: dict[str, Any] = {"regions": regions, "buffer": buffer, "slots": slots} | _knobs(plan)
     whole = make_plan(first=first, every=every, include=include or (), exclude=exclude or (), **knobs)
-    policy = Policy(whole, limit << 20)
+    policy = Policy(whole, limit << 20, hang_timeout)
     if os.environ.get("TRITON_INTERPRET") != "1" and not driver_present():
         note(_NO_GPU)
         # before anything imports Triton: its own library is decorated at import

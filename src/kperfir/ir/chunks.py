@@ -70,7 +70,7 @@ class ChunkedKernel:
             header of the entry block.
         body: chunks, records and returns, in the order of the text.
         carriers: name of the value that the carrier of a record, or of a bound of an
-            instrumentation, defined, its location, and the name of its version.
+            instrumentation, defined, its location, and the names of its operands.
         scratch: name of the kernel's last global pointer argument, which is
             Triton's profile scratch.
         attributes: text of the module's attributes.

@@ -15,11 +15,12 @@ class Memory(StrEnum):
 
     SHARED = "shared"
     GLOBAL = "global"
+    STACK = "stack"
 
 
 @irdl_attr_definition
 class BufferType(ParametrizedAttribute, TypeAttribute):
-    """Memory of one CTA, at one level."""
+    """Memory of one CTA at one level; of each of its threads on the stack."""
 
     name = "kperf_gpu.buffer"
 

@@ -2,6 +2,7 @@
 
     kperf.record start "load" site 3
     kperf.record end "load" site 4 version %turn : i32
+    kperf.record mark "here" site 5 version %turn, %left : i32, i32
 
 stands where a kernel is to write one record. The table of sites beside the
 module (`kperfir.records.Table`) says which region a site belongs to.
@@ -15,13 +16,14 @@ when the kernel is in the LLVM dialect. Without a stop it goes on to the end.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache, lru_cache
 from typing import get_args
 
 from xdsl.dialects.builtin import IntegerAttr, StringAttr, i32
 from xdsl.dialects.utils import EnumAttribute
 from xdsl.ir import Dialect, Operation, SpacedOpaqueSyntaxAttribute, SSAValue
-from xdsl.irdl import IRDLOperation, irdl_attr_definition, irdl_op_definition, opt_operand_def, prop_def, traits_def
+from xdsl.irdl import IRDLOperation, irdl_attr_definition, irdl_op_definition, prop_def, traits_def, var_operand_def
 from xdsl.traits import MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
@@ -60,6 +62,9 @@ def _number(site: int) -> IntegerAttr:
 class RecordOp(IRDLOperation):
     """Write one record: the site's id, the clock, and a version of 32 bits where there is one.
 
+    The version is the number of the turn of the loop around it. Behind it may stand how many turns
+    follow, which is not written, and decides with it whether the record is.
+
     It has a memory effect, so that no pass moves or removes it.
     """
 
@@ -68,21 +73,23 @@ class RecordOp(IRDLOperation):
     kind = prop_def(RecordKindAttr)
     region_name = prop_def(StringAttr)
     site = prop_def(IntegerAttr)
-    version = opt_operand_def()
+    version = var_operand_def()
 
     traits = traits_def(MemoryWriteEffect())
     assembly_format = "$kind $region_name `site` $site (`version` $version^ `:` type($version))? attr-dict"
 
-    def __init__(self, kind: str, region_name: str, site: int, version: SSAValue | None = None) -> None:
+    def __init__(self, kind: str, region_name: str, site: int, version: Sequence[SSAValue] = ()) -> None:
         properties = {"kind": _kind(kind), "region_name": StringAttr(region_name), "site": _number(site)}
         # there is nothing for the declarative constructor to sort
-        Operation.__init__(self, operands=[] if version is None else [version], properties=properties)
+        Operation.__init__(self, operands=version, properties=properties)
 
     def verify_(self) -> None:
         if not self.region_name.data:
             raise VerifyException("a record needs the name of its region")
         if self.site.type != i32 or self.site.value.data < 0:
             raise VerifyException("a site is a 32-bit number that is not negative")
+        if len(self.version) > 2 or any(of.type != i32 for of in self.version):
+            raise VerifyException("a version is the number of a turn, and the number of turns that follow, of 32 bits")
 
 
 class _Instrumentation(IRDLOperation):

@@ -7,6 +7,7 @@
     kperf_gpu.circular_store %clock, %index site 3 : i32
     kperf_gpu.finalize %index
 
+In the place of `local_alloc`, `kperf_gpu.stack_alloc 512` gives each thread a buffer.
 `store_counter` is the same store where nothing is overwritten. Where sums are kept
 instead of records, these stand in the place of stores:
 
@@ -22,7 +23,6 @@ Where addresses are traced, one of these stands before each access:
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import ClassVar
 
 from xdsl.dialects.builtin import IntegerAttr, IntegerType, StringAttr, UnitAttr, i32
 from xdsl.ir import (
@@ -44,52 +44,11 @@ from xdsl.utils.exceptions import VerifyException
 
 from kperfir.errors import PlanError
 from kperfir.ir.gpu_types import BufferType, IndexType, Memory
+from kperfir.ir.kperf_gpu_memory import GlobalScratchAllocOp, LocalAllocOp, StackAllocOp
 from kperfir.ir.store_address import StoreAddressOp
-from kperfir.records import (
-    ADDRESS_BYTES,
-    ALIGNMENT_BYTES,
-    NARROW_RECORD_BYTES,
-    WIDE_RECORD_BYTES,
-    Layout,
-)
+from kperfir.ir.turn import NO_TURN, Turn
+from kperfir.records import ADDRESS_BYTES, NARROW_RECORD_BYTES, WIDE_RECORD_BYTES, Layout
 from kperfir.windows import ALL, Chosen, Windows
-
-
-class _Alloc(IRDLOperation):
-    size_bytes = prop_def(IntegerAttr)
-    buffer = result_def(BufferType)
-
-    assembly_format = "$size_bytes attr-dict `:` type($buffer)"
-    MEMORY: ClassVar[Memory]
-
-    def __init__(self, size_bytes: int) -> None:
-        super().__init__(
-            properties={"size_bytes": IntegerAttr(size_bytes, i32)}, result_types=[BufferType.of(self.MEMORY)]
-        )
-
-    def verify_(self) -> None:
-        size = self.size_bytes.value.data
-        if size <= 0 or size % ALIGNMENT_BYTES:
-            raise VerifyException(f"a buffer is a multiple of {ALIGNMENT_BYTES} bytes, not {size}")
-        kind = self.buffer.type
-        if not isinstance(kind, BufferType) or kind.memory.data != self.MEMORY:
-            raise VerifyException(f"{self.name} makes a buffer in {self.MEMORY} memory, not {kind}")
-
-
-@irdl_op_definition
-class LocalAllocOp(_Alloc):
-    """Memory of the CTA behind what the kernel's own shared memory takes."""
-
-    name = "kperf_gpu.local_alloc"
-    MEMORY: ClassVar[Memory] = Memory.SHARED
-
-
-@irdl_op_definition
-class GlobalScratchAllocOp(_Alloc):
-    """The CTA's block of the kernel's profile-scratch argument."""
-
-    name = "kperf_gpu.global_scratch_alloc"
-    MEMORY: ClassVar[Memory] = Memory.GLOBAL
 
 
 @irdl_op_definition
@@ -157,12 +116,17 @@ class InitOp(IRDLOperation):
         if self.warp_step is not None and self.warp_step.value.data < 1:
             raise VerifyException("of each so many warps the first records, from 1 on")
         try:
-            _ = self.chosen
+            chosen = self.chosen
         except PlanError as error:
             raise VerifyException(error.what) from None
+        if any(windows.ask_for_last for windows in (chosen.ctas, chosen.sms, chosen.warps)):
+            raise VerifyException("which CTAs, SMs and warps are the last is not known")
         scratch = self.scratch.type
         if not isinstance(scratch, BufferType) or scratch.memory.data != Memory.GLOBAL:
             raise VerifyException("the scratch block lies in global memory")
+        ring = self.ring.type
+        if self.sums is not None and isinstance(ring, BufferType) and ring.memory.data == Memory.STACK:
+            raise VerifyException("sums are not kept on the stack")
 
 
 class Counter(StrEnum):
@@ -200,35 +164,41 @@ class ReadCounterOp(IRDLOperation):
             raise VerifyException("global time has 64 bits")
 
 
+_TURN_FORMAT = "(`version` $version^)? (`left` $left^)? (`iterations` $iterations^)?"
+
+
 class _Store(IRDLOperation):
     clock = operand_def(IntegerType)
     index = operand_def(IndexType)
     site = prop_def(IntegerAttr)
     version = opt_prop_def(StringAttr)
+    left = opt_prop_def(StringAttr)
     iterations = opt_prop_def(StringAttr)
 
     traits = traits_def(MemoryWriteEffect())
-    assembly_format = (
-        "$clock `,` $index `site` $site (`version` $version^)? (`iterations` $iterations^)? attr-dict"
-        " `:` type($clock) `,` type($index)"
-    )
+    assembly_format = "$clock `,` $index `site` $site " + _TURN_FORMAT + " attr-dict `:` type($clock) `,` type($index)"
 
-    def __init__(
-        self, clock: SSAValue, index: SSAValue, site: int, version: str = "", iterations: Windows = ALL
-    ) -> None:
+    def __init__(self, clock: SSAValue, index: SSAValue, site: int, turn: Turn = NO_TURN) -> None:
         properties: dict[str, Attribute] = {"site": IntegerAttr(site, i32)}
-        super().__init__(operands=[clock, index], properties=properties | _versioned(version, iterations))
+        super().__init__(operands=[clock, index], properties=properties | _versioned(turn))
+
+    @property
+    def turn(self) -> Turn:
+        """Of the loop around it."""
+        return _turn(self.version, self.left, self.iterations)
 
     def verify_(self) -> None:
         if self.site.value.data < 0:
             raise VerifyException("a site is not negative")
+        _verify_turn(self.turn)
 
 
 @irdl_op_definition
 class StoreCounterOp(_Store):
     """Write one record and advance; one that finds no room is counted, and not written.
 
-    `version` names the number of the loop's turn in the text around; with `iterations` nothing is written in others.
+    `version` names the number of the loop's turn in the text around, `left` that of the turns behind it; with
+    `iterations` nothing is written in others.
     """
 
     name = "kperf_gpu.store_counter"
@@ -241,14 +211,22 @@ class CircularStoreOp(_Store):
     name = "kperf_gpu.circular_store"
 
 
-def _versioned(version: str, iterations: Windows) -> dict[str, Attribute]:
-    """Properties of a store in a loop: name of the turn's number in the chunks' text, and in which turns it writes."""
-    found: dict[str, Attribute] = {}
-    if version:
-        found["version"] = StringAttr(version)
-    if version and not iterations.are_all:
-        found["iterations"] = StringAttr(str(iterations))
-    return found
+def _versioned(turn: Turn) -> dict[str, Attribute]:
+    """Properties of an operation in a loop."""
+    texts = {"version": turn.number, "left": turn.left}
+    if not turn.always_writes:
+        texts["iterations"] = str(turn.iterations)
+    return {name: StringAttr(text) for name, text in texts.items() if text}
+
+
+def _turn(version: StringAttr | None, left: StringAttr | None, iterations: StringAttr | None) -> Turn:
+    number, follow = ("" if of is None else of.data for of in (version, left))
+    return Turn(number, follow, ALL if iterations is None else Windows.parse(iterations.data))
+
+
+def _verify_turn(turn: Turn) -> None:
+    if turn.iterations.ask_for_last and not turn.left:
+        raise VerifyException("which turns are the last is told by the number of those left")
 
 
 class _Aggregate(IRDLOperation):
@@ -283,11 +261,12 @@ class AggregateEndOp(_Aggregate):
 
     piece = prop_def(IntegerAttr)
     version = opt_prop_def(StringAttr)
+    left = opt_prop_def(StringAttr)
     iterations = opt_prop_def(StringAttr)
 
     assembly_format = (
-        "$clock `,` $index `region` $region_id `piece` $piece (`version` $version^)? (`iterations` $iterations^)?"
-        " attr-dict `:` type($clock) `,` type($index)"
+        "$clock `,` $index `region` $region_id `piece` $piece " + _TURN_FORMAT + " attr-dict"
+        " `:` type($clock) `,` type($index)"
     )
 
     def __init__(
@@ -296,11 +275,19 @@ class AggregateEndOp(_Aggregate):
         index: SSAValue,
         region: int,
         piece: int,
-        version: str = "",
-        iterations: Windows = ALL,
+        turn: Turn = NO_TURN,
     ) -> None:
         properties: dict[str, Attribute] = {"region_id": IntegerAttr(region, i32), "piece": IntegerAttr(piece, i32)}
-        super().__init__(operands=[clock, index], properties=properties | _versioned(version, iterations))
+        super().__init__(operands=[clock, index], properties=properties | _versioned(turn))
+
+    @property
+    def turn(self) -> Turn:
+        """Of the loop around it."""
+        return _turn(self.version, self.left, self.iterations)
+
+    def verify_(self) -> None:
+        super().verify_()
+        _verify_turn(self.turn)
 
 
 @irdl_op_definition
@@ -313,20 +300,25 @@ class CountOp(IRDLOperation):
     region_id = prop_def(IntegerAttr)
 
     version = opt_prop_def(StringAttr)
+    left = opt_prop_def(StringAttr)
     iterations = opt_prop_def(StringAttr)
 
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
-    assembly_format = (
-        "$index `region` $region_id (`version` $version^)? (`iterations` $iterations^)? attr-dict `:` type($index)"
-    )
+    assembly_format = "$index `region` $region_id " + _TURN_FORMAT + " attr-dict `:` type($index)"
 
-    def __init__(self, index: SSAValue, region: int, version: str = "", iterations: Windows = ALL) -> None:
+    def __init__(self, index: SSAValue, region: int, turn: Turn = NO_TURN) -> None:
         properties: dict[str, Attribute] = {"region_id": IntegerAttr(region, i32)}
-        super().__init__(operands=[index], properties=properties | _versioned(version, iterations))
+        super().__init__(operands=[index], properties=properties | _versioned(turn))
+
+    @property
+    def turn(self) -> Turn:
+        """Of the loop around it."""
+        return _turn(self.version, self.left, self.iterations)
 
     def verify_(self) -> None:
         if self.region_id.value.data < 0:
             raise VerifyException("the id of a region is not negative")
+        _verify_turn(self.turn)
 
 
 @irdl_op_definition
@@ -349,6 +341,7 @@ KPerfGPU = Dialect(
     [
         LocalAllocOp,
         GlobalScratchAllocOp,
+        StackAllocOp,
         InitOp,
         ReadCounterOp,
         StoreCounterOp,

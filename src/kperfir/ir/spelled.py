@@ -65,7 +65,7 @@ def read_records(module: ForeignModule) -> None:
                 f"'kperf.record{op.properties_text}' is no record.",
                 'Write \'"kperf.record"() <{kind = #kperf<kind start>, region_name = "load", site = 0 : i32}>\'.',
             )
-        _replace(op, RecordOp(found.group(1), found.group(2), int(found.group(3)), *op.operands))
+        _replace(op, RecordOp(found.group(1), found.group(2), int(found.group(3)), list(op.operands)))
     for op in [op for op in walk(module.root) if op.opname in _BOUNDS]:
         _replace(op, _bound(op))
 

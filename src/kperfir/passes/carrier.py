@@ -28,7 +28,7 @@ def lower_records(module: ForeignModule) -> int:
 
 def _carrier(record: Carried) -> ForeignOp:
     text = f"{PREFIX}{_said(record)}>"
-    constraints = "=r,r" if record.operands else "=r"
+    constraints = ",".join(["=r"] + ["r"] * len(record.operands))
     properties = f' <{{asm_string = "{text}", constraints = "{constraints}", packed_element = 1 : i32, pure = false}}>'
     location = next((op.location_text for op in (record.next_op, record.prev_op) if isinstance(op, ForeignOp)), "")
     return ForeignOp("tt.elementwise_inline_asm", list(record.operands), [text_type("i32")], properties, location)

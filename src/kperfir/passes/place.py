@@ -26,6 +26,8 @@ from kperfir.passes.tables import TableBuilder
 from kperfir.plan import AUTO
 from kperfir.records import Kind, Origin, Table
 
+Turn = tuple[SSAValue, ...]
+
 
 @dataclass(frozen=True)
 class Placed:
@@ -41,7 +43,7 @@ def place(
     regions: tuple[str, ...],
     scopes: tuple[Scope, ...] = (),
     markers: tuple[Marker, ...] = (),
-    counts_turns: bool = False,
+    turns: IterationNumbers | None = None,
     tables: TableBuilder | None = None,
 ) -> Placed:
     """Insert `kperf.record` operations.
@@ -52,10 +54,10 @@ def place(
         regions: rules, as in `kperfir.plan.Plan.regions`.
         scopes: what the tags and markers name.
         markers: explicit markers of a Gluon kernel; they are replaced by records.
-        counts_turns: records in counted loops get the number of the turn.
+        turns: numbers of the turns that records in counted loops get.
         tables: what users' passes have placed already; it grows.
     """
-    placer = _Placer(module, locations, regions, scopes, markers, counts_turns, tables or TableBuilder())
+    placer = _Placer(module, locations, regions, scopes, markers, turns, tables or TableBuilder())
     for function in module.functions():
         placer.function(function)
     return Placed(placer.tables.table(), (*placer.findings, *placer.missing()))
@@ -63,12 +65,12 @@ def place(
 
 @dataclass(frozen=True)
 class _Around:
-    """What lies around a block: keys and region that are open, whether a loop is, and the number of its turn."""
+    """What lies around a block: keys and region that are open, whether a loop is, and the numbers of its turn."""
 
     opened: frozenset[Key] = frozenset()
     region: int | None = None
     in_loop: bool = False
-    turn: SSAValue | None = None
+    turn: Turn = ()
 
 
 class _Placer:
@@ -79,10 +81,10 @@ class _Placer:
         regions: tuple[str, ...],
         scopes: tuple[Scope, ...],
         markers: tuple[Marker, ...],
-        counts_turns: bool,
+        turns: IterationNumbers | None,
         tables: TableBuilder,
     ) -> None:
-        self.turns = IterationNumbers() if counts_turns else None
+        self.turns = turns
         self.locations = locations
         self.scopes = {s.id: s for s in scopes}
         self.has_marks = any(s.kind == "mark" for s in scopes)
@@ -205,11 +207,14 @@ class _Placer:
             for block in region.blocks:
                 self.block(block, inner)
 
-    def turn(self, op: ForeignOp, around: _Around) -> SSAValue | None:
-        """Number of the turn inside a structure: of the innermost counted loop."""
-        if self.turns is None or op.opname not in LOOPS:
+    def turn(self, op: ForeignOp, around: _Around) -> Turn:
+        """Numbers of the turn inside a structure: of the innermost counted loop, or of the outermost loop."""
+        if self.turns is None or op.opname not in LOOPS or (self.turns.of_outermost and around.in_loop):
             return around.turn
-        return self.turns.of(op) or around.turn
+        numbers = self.turns.of(op)
+        if not numbers and any(is_anchor(inner) for inner in walk(op)):
+            self.findings.append(_not_counted(*self.locations.source(op.location_text), bool(around.turn)))
+        return numbers or around.turn
 
     def warp_specialize(self, op: ForeignOp, around: _Around) -> None:
         """The default partition goes on as its kernel; every other is a whole of its own."""
@@ -301,22 +306,20 @@ class _Placer:
             self.tables.operations(region, (op.opname,))
             self.insert(op, region, "mark", scope.name, turn=around.turn)
 
-    def insert(
-        self, before: Operation, region: int, kind: Kind, name: str, piece: int = 0, turn: SSAValue | None = None
-    ) -> None:
+    def insert(self, before: Operation, region: int, kind: Kind, name: str, piece: int = 0, turn: Turn = ()) -> None:
         block = before.parent
         assert block is not None
         block.insert_op_before(self.record(region, kind, name, piece, turn), before)
 
     def insert_after(
-        self, after: Operation, region: int, kind: Kind, name: str, piece: int = 0, turn: SSAValue | None = None
+        self, after: Operation, region: int, kind: Kind, name: str, piece: int = 0, turn: Turn = ()
     ) -> None:
         block = after.parent
         assert block is not None
         block.insert_op_after(self.record(region, kind, name, piece, turn), after)
 
-    def record(self, region: int, kind: Kind, name: str, piece: int, turn: SSAValue | None) -> RecordOp:
-        return RecordOp(kind, name, self.tables.site(region, kind, piece, turn is not None), turn)
+    def record(self, region: int, kind: Kind, name: str, piece: int, turn: Turn) -> RecordOp:
+        return RecordOp(kind, name, self.tables.site(region, kind, piece, bool(turn)), turn)
 
     def missing(self) -> list[Finding]:
         """Scopes without a record."""
@@ -346,6 +349,16 @@ def _not_inlined(file: str, line: int) -> Finding:
         f"{file}:{line}",
         "A function that is called without being inlined is not recorded; its time counts for its caller.",
         "Take noinline off it to see inside.",
+    )
+
+
+def _not_counted(file: str, line: int, is_inside: bool) -> Finding:
+    by = "go by the turn of the loop around it" if is_inside else "are written in each turn, without its number"
+    return Finding(
+        "not-counted",
+        f"{file}:{line}",
+        f"The turns of a while loop are not counted, and its end is not known: the records in it {by}.",
+        "Make it a for loop to choose its turns.",
     )
 
 

@@ -15,12 +15,12 @@ from kperfir.ir.kperf_gpu import (
     Counter,
     CountOp,
     FinalizeOp,
-    GlobalScratchAllocOp,
     InitOp,
-    LocalAllocOp,
     ReadCounterOp,
     StoreCounterOp,
 )
+from kperfir.ir.kperf_gpu_memory import GlobalScratchAllocOp, LocalAllocOp, StackAllocOp
+from kperfir.ir.turn import Turn
 from kperfir.records import ALIGNMENT_BYTES, Layout
 from kperfir.windows import ALL, EVERYTHING, Chosen, Windows
 
@@ -49,12 +49,12 @@ def to_gpu(
         if isinstance(op, RecordOp):
             clock = ReadCounterOp(counter, kind)
             carrier = kernel.carriers.pop(op)
-            version = carrier[2]
+            turn = Turn.of(carrier[2], iterations)
             if layout.holds_sums:
-                store = _sum(op, clock, index, pieces[op.site.value.data], version, iterations)
+                store = _sum(op, clock, index, pieces[op.site.value.data], turn)
             else:
                 kind_of_store = CircularStoreOp if layout.wraps else StoreCounterOp
-                store = kind_of_store(clock.clock, index, op.site.value.data, version, iterations)
+                store = kind_of_store(clock.clock, index, op.site.value.data, turn)
             kernel.carriers[store] = carrier
             Rewriter.replace_op(op, [store] if isinstance(store, CountOp) else [clock, store], [])
 
@@ -64,10 +64,11 @@ def framed(kernel: ChunkedKernel, layout: Layout, chosen: Chosen) -> SSAValue:
     scratch = GlobalScratchAllocOp(-(-layout.cta_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES)
     entry: list[Operation] = [scratch]
     ring = scratch.buffer
-    if layout.place == "shared":
-        local = LocalAllocOp(layout.warps * layout.ring_bytes)
-        entry.append(local)
-        ring = local.buffer
+    if layout.place in ("shared", "stack"):
+        shared = layout.place == "shared"
+        near = LocalAllocOp(layout.warps * layout.ring_bytes) if shared else StackAllocOp(layout.ring_bytes)
+        entry.append(near)
+        ring = near.buffer
     init = InitOp(ring, scratch.buffer, layout, chosen)
     for op in list(kernel.body.ops):
         if isinstance(op, ReturnOp):
@@ -76,14 +77,12 @@ def framed(kernel: ChunkedKernel, layout: Layout, chosen: Chosen) -> SSAValue:
     return init.index
 
 
-def _sum(
-    record: RecordOp, clock: ReadCounterOp, index: SSAValue, site: tuple[int, int], version: str, iterations: Windows
-) -> Operation:
+def _sum(record: RecordOp, clock: ReadCounterOp, index: SSAValue, site: tuple[int, int], turn: Turn) -> Operation:
     region, piece = site
     match record.kind.data:
         case RecordKind.START:
             return AggregateStartOp(clock.clock, index, region)
         case RecordKind.END:
-            return AggregateEndOp(clock.clock, index, region, piece, version, iterations)
+            return AggregateEndOp(clock.clock, index, region, piece, turn)
         case _:
-            return CountOp(index, region, version, iterations)
+            return CountOp(index, region, turn)

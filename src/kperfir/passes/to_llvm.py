@@ -20,9 +20,10 @@ from kperfir.ir.kperf_gpu import (
     StoreCounterOp,
 )
 from kperfir.ir.store_address import Accessed, StoreAddressOp
+from kperfir.ir.turn import Turn
 from kperfir.passes.addresses import Untraced
 from kperfir.records import Layout
-from kperfir.windows import ALL, Chosen, Windows
+from kperfir.windows import Chosen
 
 _SHARED_SYMBOL = (
     "  llvm.mlir.global external @global_smem() {addr_space = 3 : i32, alignment = 16 : i64} : !llvm.array<0 x i8>"
@@ -43,24 +44,6 @@ class Frame:
     scratch: str
     shared_base_bytes: int
     warp_size: int
-
-
-@dataclass(frozen=True)
-class Turn:
-    """The turn of the loop around a record.
-
-    Attributes:
-        number: name of its number, 32 bits, in the text around; empty where there is none.
-        iterations: turns in which the record is written.
-    """
-
-    number: str = ""
-    iterations: Windows = ALL
-
-    @property
-    def always_writes(self) -> bool:
-        """Whether the record is written whatever the turn."""
-        return not self.number or self.iterations.are_all
 
 
 class Target(Protocol):
@@ -128,7 +111,7 @@ def to_llvm(kernel: ChunkedKernel, target: Target, frame: Frame) -> str:
             case CircularStoreOp() | StoreCounterOp():
                 value, location, _ = kernel.carriers[op]
                 wraps = isinstance(op, CircularStoreOp)
-                store = target.store(frame, number, op.site.value.data, wraps, _turn(op))
+                store = target.store(frame, number, op.site.value.data, wraps, op.turn)
                 lines += _placed([*store, f"{value} = llvm.mlir.constant(0 : i32) : i32"], location)
                 number += 1
             case AggregateStartOp() | AggregateEndOp() | CountOp():
@@ -152,19 +135,13 @@ def to_llvm(kernel: ChunkedKernel, target: Target, frame: Frame) -> str:
 def _added(op: AggregateStartOp | AggregateEndOp | CountOp, target: Target, frame: Frame, n: int) -> list[str]:
     region = op.region_id.value.data
     if isinstance(op, CountOp):
-        return target.count(frame, n, region, _turn(op))
+        return target.count(frame, n, region, op.turn)
     kind = op.clock.type
     assert isinstance(kind, IntegerType)
     bits = kind.width.data
     if isinstance(op, AggregateStartOp):
         return target.sum_start(n, region, bits)
-    return target.sum_end(frame, n, region, bits, op.piece.value.data == 0, _turn(op))
-
-
-def _turn(op: CircularStoreOp | StoreCounterOp | AggregateEndOp | CountOp) -> Turn:
-    if op.version is None:
-        return Turn()
-    return Turn(op.version.data, ALL if op.iterations is None else Windows.parse(op.iterations.data))
+    return target.sum_end(frame, n, region, bits, op.piece.value.data == 0, op.turn)
 
 
 def _next_line(op: Operation) -> str:

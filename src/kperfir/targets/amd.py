@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from kperfir.errors import LoweringError
 from kperfir.ir.store_address import Accessed
+from kperfir.ir.turn import Turn
 from kperfir.passes.addresses import Untraced
-from kperfir.passes.to_llvm import Frame, Turn
+from kperfir.passes.to_llvm import Frame
 from kperfir.records import (
     COUNT_OFFSET,
     END_CLOCK_OFFSET,
@@ -25,15 +26,15 @@ from kperfir.records import (
     SUM_OFFSET,
     WIDE_RECORD_BYTES,
 )
+from kperfir.targets.copying import copied
 from kperfir.targets.sums import cleared_by_lanes, entry_of, keep_start, starts, taken
-from kperfir.targets.text import constant, intrinsic
+from kperfir.targets.text import constant, intrinsic, stack_ring
 from kperfir.targets.writers import (
     WRITES,
     all_write,
     are_all_writers,
     in_room,
     in_turn,
-    most_bytes,
     site_word,
     step_of,
     writers,
@@ -43,7 +44,7 @@ from kperfir.windows import Chosen
 _SHARED = "!llvm.ptr<3>"
 _GLOBAL = "!llvm.ptr<1>"
 _STACK = "!llvm.ptr<5>"
-_COPY_BYTES = 16
+_LANE_0_WRITES = "%kp_write"
 _COPY = ("s_mov_b32 $0, $1", "=s,s")
 _REALTIME_TICK_NS = 10
 
@@ -62,13 +63,14 @@ class Amd:
 
     def init(self, frame: Frame, chosen: Chosen) -> list[str]:
         """Header by the first thread; ring address and index of every wave; which of them write."""
-        place = self._shared_ring(frame) if frame.layout.place == "shared" else self._global_ring()
+        ring = {"shared": self._shared_ring, "stack": self._stack_ring}.get(frame.layout.place, self._global_ring)
         rings = frame.layout.rings_offset_bytes
         numbers = {"ctas": "%kp_cta32", "sms": "%kp_unit", "warps": "%kp_warp"}
         return [
             "%kp_tid = rocdl.workitem.id.x : i32",
             constant("%kp_0", 0),
             constant("%kp_1", 1),
+            *self._stack(frame),
             constant("%kp_wave_shift", frame.warp_size.bit_length() - 1),
             constant("%kp_lane_mask", frame.warp_size - 1),
             "%kp_lane = llvm.and %kp_tid, %kp_lane_mask : i32",
@@ -82,7 +84,7 @@ class Amd:
             "%kp_warp_offset = llvm.mul %kp_ring_number, %kp_ring_bytes : i32",
             f"%kp_rings = llvm.getelementptr %kp_block[{rings}] : ({_GLOBAL}) -> {_GLOBAL}, i8",
             f"%kp_out = llvm.getelementptr %kp_rings[%kp_warp_offset] : ({_GLOBAL}, i32) -> {_GLOBAL}, i8",
-            *place,
+            *ring(frame),
             f"%kp_index = llvm.alloca %kp_1 x i32 : (i32) -> {_STACK}",
             f"llvm.store %kp_0, %kp_index : i32, {_STACK}",
             *(self._no_sums(frame) if frame.layout.holds_sums else []),
@@ -162,7 +164,21 @@ class Amd:
         ]
 
     @staticmethod
-    def _global_ring() -> list[str]:
+    def _stack(frame: Frame) -> list[str]:
+        """Before the header: its masked stores become branches, and a slot behind them is none of the entry block's."""
+        return [stack_ring(frame.layout.ring_bytes, _STACK, "%kp_ring")] if frame.layout.place == "stack" else []
+
+    @staticmethod
+    def _stack_ring(_: Frame) -> list[str]:
+        """Lane 0 alone writes into it: the stacks of a wave's lanes lie side by side, and one store fills all."""
+        return [
+            '%kp_lane_0 = llvm.icmp "eq" %kp_lane, %kp_0 : i32',
+            f"{_LANE_0_WRITES} = llvm.and %kp_lane_0, {WRITES} : i1",
+            *_vector(f"{_LANE_0_WRITES}2", [_LANE_0_WRITES] * 2, "i1"),
+        ]
+
+    @staticmethod
+    def _global_ring(_: Frame) -> list[str]:
         return [f"%kp_ring = llvm.getelementptr %kp_out[0] : ({_GLOBAL}) -> {_GLOBAL}, i8"]
 
     def read_counter(self, n: int, counter: str, bits: int) -> list[str]:
@@ -185,20 +201,20 @@ class Amd:
         ]
 
     def store(self, frame: Frame, n: int, site: int, wraps: bool, turn: Turn) -> list[str]:
-        """One store of 8 or 16 bytes, the same by every lane; masked where not all waves write."""
-        kind = _SHARED if frame.layout.place == "shared" else _GLOBAL
+        """One store of 8 or 16 bytes by every lane, on the stack by lane 0; masked where not all waves write."""
+        kind, writer = _memory(frame), _writer(frame)
         index = f"%kp_at{n}"
         word = "i64" if frame.layout.record_bytes == WIDE_RECORD_BYTES else "i32"
-        decided, in_time = in_turn(n, turn, WRITES, _COPY)
+        decided, in_time = in_turn(n, turn, writer, _COPY)
         fitting, writes = in_room(n, index, in_time, wraps)
         lines = [
             f"{index} = llvm.load %kp_index : {_STACK} -> i32",
             *site_word(n, site, frame.layout.record_bytes, turn),
             *decided,
             *fitting,
-            *([] if writes == WRITES else _vector(f"{writes}_2", [writes] * 2, "i1")),
+            *([] if writes == writer else _vector(f"{writes}_2", [writes] * 2, "i1")),
         ]
-        mask = "%kp_writes2" if writes == WRITES else f"{writes}_2"
+        mask = f"{writer}2" if writes == writer else f"{writes}_2"
         if wraps:
             lines += [
                 constant(f"%kp_mask{n}", frame.layout.ring_bytes - 1),
@@ -250,7 +266,7 @@ class Amd:
         raise AssertionError
 
     def finalize(self, frame: Frame, n: int) -> list[str]:
-        """End times by lane 0 of every wave, its count if it writes; a ring in shared memory is copied by its wave."""
+        """End times by lane 0 of every wave, its count if it writes; a ring elsewhere is copied to the block."""
         tail, after = f"^kp_tail{n}", f"^kp_after{n}"
         lines = [
             f"%kp_written{n} = llvm.load %kp_index : {_STACK} -> i32",
@@ -266,7 +282,9 @@ class Amd:
             f"llvm.br {after}",
             f"{after}:",
         ]
-        return lines + self._copy(frame, n) if frame.layout.place == "shared" else lines
+        if frame.layout.place in ("shared", "stack"):
+            lines += copied(frame, n, _memory(frame), _writer(frame), "%kp_out")
+        return lines
 
     @staticmethod
     def _tail(n: int) -> list[str]:
@@ -287,30 +305,15 @@ class Amd:
             _masked_store(f"%kp_count{n}", f"%kp_count_to{n}", f"%kp_counts{n}", "1xi32", _GLOBAL, 4),
         ]
 
-    @staticmethod
-    def _copy(frame: Frame, n: int) -> list[str]:
-        """`for (i = lane * 16; i < min(written, ring); i += wave * 16) out[i] = ring[i]`."""
-        loop, body, done = f"^kp_loop{n}", f"^kp_body{n}", f"^kp_done{n}"
-        at = f"%kp_i{n}"
-        return [
-            most_bytes(frame, n),
-            f"%kp_limit{n} = llvm.select {WRITES}, %kp_most{n}, %kp_0 : i1, i32",
-            constant(f"%kp_width{n}", _COPY_BYTES),
-            constant(f"%kp_stride{n}", _COPY_BYTES * frame.warp_size),
-            f"%kp_from_lane{n} = llvm.mul %kp_lane, %kp_width{n} : i32",
-            f"llvm.br {loop}(%kp_from_lane{n} : i32)",
-            f"{loop}({at}: i32):",
-            f'%kp_more{n} = llvm.icmp "ult" {at}, %kp_limit{n} : i32',
-            f"llvm.cond_br %kp_more{n}, {body}, {done}",
-            f"{body}:",
-            f"%kp_from{n} = llvm.getelementptr %kp_ring[{at}] : ({_SHARED}, i32) -> {_SHARED}, i8",
-            f"%kp_to{n} = llvm.getelementptr %kp_out[{at}] : ({_GLOBAL}, i32) -> {_GLOBAL}, i8",
-            f"%kp_value{n} = llvm.load %kp_from{n} {{alignment = 16 : i64}} : {_SHARED} -> vector<4xi32>",
-            f"llvm.store %kp_value{n}, %kp_to{n} {{alignment = 16 : i64}} : vector<4xi32>, {_GLOBAL}",
-            f"%kp_following{n} = llvm.add {at}, %kp_stride{n} : i32",
-            f"llvm.br {loop}(%kp_following{n} : i32)",
-            f"{done}:",
-        ]
+
+def _memory(frame: Frame) -> str:
+    """Where the rings lie: pointer type."""
+    return {"shared": _SHARED, "stack": _STACK}.get(frame.layout.place, _GLOBAL)
+
+
+def _writer(frame: Frame) -> str:
+    """Bit of the lanes that store a record."""
+    return _LANE_0_WRITES if frame.layout.place == "stack" else WRITES
 
 
 def _by_lane_0(
@@ -318,7 +321,7 @@ def _by_lane_0(
 ) -> list[str]:
     """Update a warp's sums of a region: operation, value and offset of each; and its count."""
     update, after = f"^kp_add{n}", f"^kp_added{n}"
-    kind = _SHARED if frame.layout.place == "shared" else _GLOBAL
+    kind = _memory(frame)
     decided, writes = in_turn(n, turn, WRITES, _COPY)
     lines = [
         *decided,

@@ -9,8 +9,9 @@ in registers through the kernel.
 from __future__ import annotations
 
 from kperfir.ir.store_address import Accessed
+from kperfir.ir.turn import Turn
 from kperfir.passes.addresses import Untraced
-from kperfir.passes.to_llvm import Frame, Turn
+from kperfir.passes.to_llvm import Frame
 from kperfir.records import (
     ADDRESS_BYTES,
     COUNT_OFFSET,
@@ -32,15 +33,15 @@ from kperfir.records import (
     WIDE_RECORD_BYTES,
 )
 from kperfir.targets.accesses import accesses_of
+from kperfir.targets.copying import copied
 from kperfir.targets.sums import cleared_by_lanes, keep_start, starts, taken
-from kperfir.targets.text import assembly, constant
+from kperfir.targets.text import assembly, constant, stack_ring
 from kperfir.targets.writers import (
     WRITES,
     all_write,
     are_all_writers,
     in_room,
     in_turn,
-    most_bytes,
     site_word,
     step_of,
     writers,
@@ -50,7 +51,7 @@ from kperfir.windows import Chosen
 _SHARED = "!llvm.ptr<3>"
 _GLOBAL = "!llvm.ptr<1>"
 _STACK = "!llvm.ptr"
-_COPY_BYTES = 16
+_LOCAL = "!llvm.ptr<5>"
 _COPY = ("mov.u32 $0, $1;", "=r,r")
 
 _PARTS = {"sum": SUM_OFFSET, "count": COUNT_OFFSET, "greatest": GREATEST_OFFSET, "least": LEAST_OFFSET}
@@ -88,7 +89,8 @@ class Nvidia:
             constant("%kp_ring_bytes", frame.layout.ring_bytes),
             "%kp_warp_offset = llvm.mul %kp_ring_number, %kp_ring_bytes : i32",
         ]
-        lines += self._shared_ring(frame) if frame.layout.place == "shared" else self._global_ring(frame)
+        ring = {"shared": self._shared_ring, "stack": self._stack_ring}.get(frame.layout.place, self._global_ring)
+        lines += ring(frame)
         return [
             *lines,
             "%kp_index = llvm.alloca %kp_1 x i32 : (i32) -> !llvm.ptr",
@@ -131,8 +133,8 @@ class Nvidia:
             f"mov.u32 m, {MAGIC}; cvt.u32.u64 a, c; mov.u32 s, %smid;",
             "mov.u32 t, %tid.x; setp.eq.u32 p, t, 0;",
             f"mov.u32 t, {STATE_STARTED};",
-            f"@p st.global.v4.b32 [b+{MAGIC_OFFSET}], {{m, a, s, t}};",
-            f"@p st.global.v2.b64 [b+{START_CLOCK_OFFSET}], {{k, g}}; }}",
+            f"@p st.{_global(frame)}.v4.b32 [b+{MAGIC_OFFSET}], {{m, a, s, t}};",
+            f"@p st.{_global(frame)}.v2.b64 [b+{START_CLOCK_OFFSET}], {{k, g}}; }}",
         ]
         assert (MAGIC_OFFSET, CTA_OFFSET, STATE_OFFSET) == (0, 4, 12)
         return assembly(text, "l", [(frame.scratch, _GLOBAL)])
@@ -144,6 +146,13 @@ class Nvidia:
             "%kp_offset = llvm.add %kp_warp_offset, %kp_base : i32",
             "%kp_shared = llvm.mlir.addressof @global_smem : !llvm.ptr<3>",
             f"%kp_ring = llvm.getelementptr %kp_shared[%kp_offset] : ({_SHARED}, i32) -> {_SHARED}, i8",
+        ]
+
+    @staticmethod
+    def _stack_ring(frame: Frame) -> list[str]:
+        return [
+            stack_ring(frame.layout.ring_bytes, _STACK, "%kp_stack"),
+            f"%kp_ring = llvm.addrspacecast %kp_stack : {_STACK} to {_LOCAL}",
         ]
 
     @staticmethod
@@ -260,7 +269,7 @@ class Nvidia:
         ]
 
     def finalize(self, frame: Frame, n: int) -> list[str]:
-        """End times by lane 0 of every warp, its count if it writes; a ring in shared memory is copied by its warp."""
+        """End times by lane 0 of every warp, its count if it writes; a ring elsewhere is copied to the block."""
         lines = [
             f"%kp_written{n} = llvm.load %kp_index : !llvm.ptr -> i32",
             constant(
@@ -269,7 +278,10 @@ class Nvidia:
             f"%kp_count{n} = llvm.lshr %kp_written{n}, %kp_shift{n} : i32",
             self._tail(frame, n),
         ]
-        return lines + self._copy(frame, n) if frame.layout.place == "shared" else lines
+        if frame.layout.place == "shared":
+            lines.append(assembly(["bar.warp.sync 0xffffffff;"], "~{memory}"))
+            return lines + copied(frame, n, _SHARED, WRITES, f"%kp_out{n}")
+        return lines + copied(frame, n, _LOCAL, "%kp_write", f"%kp_out{n}") if frame.layout.place == "stack" else lines
 
     @staticmethod
     def _tail(frame: Frame, n: int) -> str:
@@ -281,40 +293,14 @@ class Nvidia:
             f"@$3 red.global.max.u64 [c+{END_CLOCK_OFFSET}], k;",
             f"@$3 red.global.max.u64 [c+{END_TIME_OFFSET}], g;",
             f"mov.u32 a, {STATE_FINISHED};",
-            f"@$3 st.global.b32 [c+{STATE_OFFSET}], a;",
+            f"@$3 st.{_global(frame)}.b32 [c+{STATE_OFFSET}], a;",
             f"mov.u32 w, %tid.x; shr.u32 w, w, 5; {_ring_of(frame)} mul.wide.u32 u, w, 4; add.u64 u, u, c;",
-            f"@$4 st.global.b32 [u+{HEADER_BYTES}], $2;",
+            f"@$4 st.{_global(frame)}.b32 [u+{HEADER_BYTES}], $2;",
             f"mul.wide.u32 u, w, {frame.layout.ring_bytes}; add.u64 u, u, c;",
             f"add.u64 $0, u, {frame.layout.rings_offset_bytes}; }}",
         ]
         operands = [(frame.scratch, _GLOBAL), (f"%kp_count{n}", "i32"), ("%kp_lead", "i1"), ("%kp_write", "i1")]
         return assembly(text, "=&l,l,r,b,b", operands, (f"%kp_out{n}", _GLOBAL))
-
-    @staticmethod
-    def _copy(frame: Frame, n: int) -> list[str]:
-        """`for (i = lane * 16; i < min(written, ring); i += 32 * 16) out[i] = ring[i]`."""
-        loop, body, done = f"^kp_loop{n}", f"^kp_body{n}", f"^kp_done{n}"
-        at = f"%kp_i{n}"
-        return [
-            assembly(["bar.warp.sync 0xffffffff;"], "~{memory}"),
-            most_bytes(frame, n),
-            f"%kp_limit{n} = llvm.select {WRITES}, %kp_most{n}, %kp_0 : i1, i32",
-            constant(f"%kp_width{n}", _COPY_BYTES),
-            constant(f"%kp_stride{n}", _COPY_BYTES * frame.warp_size),
-            f"%kp_first{n} = llvm.mul %kp_lane, %kp_width{n} : i32",
-            f"llvm.br {loop}(%kp_first{n} : i32)",
-            f"{loop}({at}: i32):",
-            f'%kp_more{n} = llvm.icmp "ult" {at}, %kp_limit{n} : i32',
-            f"llvm.cond_br %kp_more{n}, {body}, {done}",
-            f"{body}:",
-            f"%kp_from{n} = llvm.getelementptr %kp_ring[{at}] : ({_SHARED}, i32) -> {_SHARED}, i8",
-            f"%kp_to{n} = llvm.getelementptr %kp_out{n}[{at}] : ({_GLOBAL}, i32) -> {_GLOBAL}, i8",
-            f"%kp_value{n} = llvm.load %kp_from{n} {{alignment = 16 : i64}} : {_SHARED} -> vector<4xi32>",
-            f"llvm.store %kp_value{n}, %kp_to{n} {{alignment = 16 : i64}} : vector<4xi32>, {_GLOBAL}",
-            f"%kp_following{n} = llvm.add {at}, %kp_stride{n} : i32",
-            f"llvm.br {loop}(%kp_following{n} : i32)",
-            f"{done}:",
-        ]
 
 
 def _condition(access: Accessed, first: int) -> tuple[list[str], list[tuple[str, str]]]:
@@ -332,8 +318,17 @@ def _condition(access: Accessed, first: int) -> tuple[list[str], list[tuple[str,
 
 
 def _memory(frame: Frame) -> tuple[str, str, str]:
-    """Where the rings lie: pointer type, state space, and constraint of an address."""
-    return (_SHARED, "shared", "r") if frame.layout.place == "shared" else (_GLOBAL, "global", "l")
+    """Where the rings lie: pointer type, state space of a store, and constraint of an address."""
+    if frame.layout.place == "shared":
+        return _SHARED, "shared", "r"
+    if frame.layout.place == "stack":
+        return _LOCAL, "local", "r"
+    return _GLOBAL, _global(frame), "l"
+
+
+def _global(frame: Frame) -> str:
+    """State space of a store to the block: one to host memory is not left to a kernel's end."""
+    return "relaxed.sys.global" if frame.layout.is_read_early else "global"
 
 
 def _ring_of(frame: Frame) -> str:

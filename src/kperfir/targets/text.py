@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kperfir.windows import Window, Windows
+from kperfir.windows import Last, Window, Windows
 
 
 def constant(name: str, value: int, kind: str = "i32") -> str:
@@ -48,15 +48,30 @@ def intrinsic(name: str, operands: Sequence[tuple[str, str]] = (), result: tuple
     )
 
 
-def is_in(name: str, number: str, windows: Windows) -> list[str]:
-    """Define a bit: whether a number, 32 bits and not negative, lies in the windows."""
+def stack_ring(size_bytes: int, kind: str, name: str) -> str:
+    """Define a ring in each thread's stack; it must stand in the entry block."""
+    return f"{name} = llvm.alloca %kp_1 x !llvm.array<{size_bytes} x i8> {{alignment = 16 : i64}} : (i32) -> {kind}"
+
+
+def is_in(name: str, number: str, windows: Windows, left: str = "") -> list[str]:
+    """Define a bit: whether a number, 32 bits and not negative, lies in the windows.
+
+    Args:
+        left: name of how many numbers follow it, which windows of the last ask for.
+    """
     lines = [constant(f"{name}_none", 0, "i1")]
     before = f"{name}_none"
     for n, window in enumerate(windows.parts):
         part, result = f"{name}_{n}", f"{name}_or{n}"
-        lines += [*_is_in_window(part, number, window), f"{result} = llvm.or {before}, {part} : i1"]
+        inside = _is_last(part, left, window) if isinstance(window, Last) else _is_in_window(part, number, window)
+        lines += [*inside, f"{result} = llvm.or {before}, {part} : i1"]
         before = result
     return [*lines, f"{name} = llvm.or {before}, {name}_none : i1"]
+
+
+def _is_last(name: str, left: str, window: Last) -> list[str]:
+    count = constant(f"{name}_count", window.count)
+    return [count, f'{name} = llvm.icmp "ult" {left}, {name}_count : i32']
 
 
 def _is_in_window(name: str, number: str, window: Window) -> list[str]:

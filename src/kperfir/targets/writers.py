@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from kperfir.passes.to_llvm import Frame, Turn
+from kperfir.ir.turn import Turn
+from kperfir.passes.to_llvm import Frame
 from kperfir.records import WIDE_RECORD_BYTES
 from kperfir.targets.text import assembly, constant, is_in
 from kperfir.windows import Chosen
@@ -46,7 +47,7 @@ def in_turn(n: int, turn: Turn, writes: str, copy: tuple[str, str]) -> tuple[lis
     """Define whether record `n` is written in this turn of its loop.
 
     Args:
-        copy: instruction that copies a register, and its constraints. It hides the number from
+        copy: instruction that copies a register, and its constraints. It hides the numbers from
             LLVM, which would peel turns off the loop for the sake of the question.
 
     Returns:
@@ -55,10 +56,12 @@ def in_turn(n: int, turn: Turn, writes: str, copy: tuple[str, str]) -> tuple[lis
     if turn.always_writes:
         return [], writes
     name = f"%kp_turn_writes{n}"
-    number = f"%kp_number{n}"
-    hidden = assembly([copy[0]], copy[1], [(turn.number, "i32")], (number, "i32"))
-    inside = is_in(f"%kp_in_turn{n}", number, turn.iterations)
-    return [hidden, *inside, f"{name} = llvm.and {writes}, %kp_in_turn{n} : i1"], name
+    number, left = f"%kp_number{n}", f"%kp_left{n}"
+    hidden = [assembly([copy[0]], copy[1], [(turn.number, "i32")], (number, "i32"))]
+    if turn.iterations.ask_for_last:
+        hidden.append(assembly([copy[0]], copy[1], [(turn.left, "i32")], (left, "i32")))
+    inside = is_in(f"%kp_in_turn{n}", number, turn.iterations, left)
+    return [*hidden, *inside, f"{name} = llvm.and {writes}, %kp_in_turn{n} : i1"], name
 
 
 def step_of(n: int, turn: Turn, record_bytes: int) -> list[str]:

@@ -140,6 +140,10 @@ def align(headers: Headers, step_ns: int | None, combined: Slope) -> Axis:
     if not len(pairs.clock):
         return Axis(0, "unknown", None, step_ns, 0.0, 0.0, {})
     origin_ns = int(pairs.time_ns.min())
+    entered = {
+        int(sm): (int(clock), float(time_ns - origin_ns))
+        for sm, clock, time_ns in zip(headers.sm, headers.start_clock, headers.start_time_ns, strict=True)
+    }
     own, common = slope(headers).ns_per_cycle(step_ns), combined.ns_per_cycle(step_ns)
     frequency: Frequency = "measured" if own else "combined" if common else "unknown"
     ns_per_cycle = own or common
@@ -147,7 +151,8 @@ def align(headers: Headers, step_ns: int | None, combined: Slope) -> Axis:
         return Axis(origin_ns, frequency, None, step_ns, 0.0, 0.0, {})
     cycles, time_ns, mean_clock, mean_ns = _centred(pairs)
     distance_ns = np.abs(time_ns - cycles * ns_per_cycle)
-    anchors = {
+    # an SM on which no CTA ended has the readings at entry alone
+    anchors = entered | {
         int(sm): (int(clock), float(since_ns))
         for sm, clock, since_ns in zip(pairs.sms, mean_clock, mean_ns, strict=True)
     }

@@ -75,6 +75,8 @@ class Records:
         clock: unwrapped, on the SM's own 64-bit counter.
         ambiguous: the clock may be off by multiples of 2^32 cycles.
         written, kept: records of each header row and warp, shape (rows, warps).
+        unfinished: warps that have written and did not end, as rings in host memory show them; what they
+            have written is at least `written`.
     """
 
     headers: Headers
@@ -86,6 +88,7 @@ class Records:
     ambiguous: Flags
     written: I64
     kept: I64
+    unfinished: Flags
     wraps: bool = True
 
 
@@ -114,7 +117,11 @@ def decode(payload: Payload, layout: Layout) -> Records:
     headers = _headers(blocks)
     first_count = HEADER_BYTES // _WORD_BYTES
     written = blocks.words[blocks.rows, first_count : first_count + layout.warps].astype(np.int64)
-    written[~headers.finished | layout.holds_sums | layout.holds_addresses] = 0
+    unfinished = np.zeros(written.shape, np.bool_)
+    if layout.is_read_early:
+        written, unfinished = _so_far(blocks, written, layout)
+    else:
+        written[~headers.finished | layout.holds_sums | layout.holds_addresses] = 0
     kept = np.minimum(written, layout.slots)
     row, warp, slot, first = _slots(written, kept, layout)
     word = layout.rings_offset_bytes + warp * layout.ring_bytes + slot * layout.record_bytes
@@ -127,7 +134,7 @@ def decode(payload: Payload, layout: Layout) -> Records:
         clock, ambiguous = _unwrap(blocks.at(row, word + 1), first, headers, row, starts[row, warp])
     else:
         clock, ambiguous = _long(blocks.at(row, word + 2), blocks.at(row, word + 3)), np.zeros(len(row), np.bool_)
-    return Records(headers, row, warp, site, version, clock, ambiguous, written, kept, layout.wraps)
+    return Records(headers, row, warp, site, version, clock, ambiguous, written, kept, unfinished, layout.wraps)
 
 
 def join(parts: list[Records]) -> Records:
@@ -186,6 +193,27 @@ def _headers(blocks: _Blocks) -> Headers:
         end_time_ns=times_ns[1],
         finished=(blocks.column(STATE_OFFSET) == STATE_FINISHED) & ordered,
     )
+
+
+def _so_far(blocks: _Blocks, counts: I64, layout: Layout) -> tuple[I64, Flags]:
+    """What each warp has written, of one without a count at least, and whether it had not ended.
+
+    A warp's clocks rise round its ring, so that behind its newest record lies its oldest, or a slot
+    that is not written.
+    """
+    row, warp = np.nonzero(counts == 0)
+    rings = blocks.words[blocks.rows, layout.rings_offset_bytes // _WORD_BYTES :].reshape(
+        *counts.shape, layout.ring_bytes // _WORD_BYTES
+    )
+    records = rings[row, warp].astype(np.int64).reshape(len(row), layout.slots, layout.record_bytes // _WORD_BYTES)
+    clock = _long(records[..., 2], records[..., 3])
+    used = (clock != 0).cumprod(axis=1).sum(axis=1)
+    newest = (clock == clock.max(axis=1, keepdims=True)) & (np.roll(clock, -1, axis=1) != clock)
+    at = np.where(newest.any(axis=1), newest.argmax(axis=1), layout.slots - 1)
+    came_round = (used == layout.slots) & (at < layout.slots - 1)
+    written = counts.copy()
+    written[row, warp] = np.where(came_round, layout.slots + at + 1, used)
+    return written, (counts == 0) & (written > 0)
 
 
 def _slots(written: I64, kept: I64, layout: Layout) -> tuple[I64, I64, I64, Flags]:

@@ -42,7 +42,7 @@ EVENTS = pa.schema(
 """Columns of the events table.
 
 capture: number of the capture file, `launch` of the launch in it. iteration: turn of the
-loop around it, where the plan asked for that version, else null. instance: number of
+loop around it, or of the outermost, where the plan asked for that version, else null. instance: number of
 the span among those kept of its warp and region. depth: spans open around it.
 start_clock, end_clock: raw, of the SM's counter, or host nanoseconds in the interpreter.
 duration: from start to end; busy: the same less what interrupted it. Raw: the cost of

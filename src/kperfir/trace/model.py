@@ -21,7 +21,7 @@ from kperfir.trace.addresses import (
 from kperfir.trace.align import Axis, Slope, align, given_axis, slope, timer_step_ns
 from kperfir.trace.decode import I64, Headers, Records, decode, join, join_headers, read_headers
 from kperfir.trace.events import EVENTS, events_table
-from kperfir.trace.pair import Spans, pair
+from kperfir.trace.pair import Spans, Standing, pair
 from kperfir.trace.problems import launch_problems
 from kperfir.trace.sums import Sums, join_sums, read_sums
 
@@ -115,7 +115,7 @@ class LaunchTrace:
 
     @property
     def written(self) -> int:
-        """Records written by all warps of finished CTAs."""
+        """Records written by all warps of finished CTAs; with rings in host memory, by all warps, at least."""
         return int(self.written_by_warp.sum())
 
     @property
@@ -147,6 +147,11 @@ class LaunchTrace:
     def unfinished_ctas(self) -> int:
         """CTAs with a header that did not reach their end."""
         return int(np.count_nonzero(~self.headers.finished))
+
+    @property
+    def standing(self) -> Standing:
+        """Where warps stood that did not end; of rings in host memory only."""
+        return self.spans.standing
 
     @property
     def rest_bytes(self) -> int:

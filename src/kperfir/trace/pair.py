@@ -30,6 +30,24 @@ class Parts:
 
 
 @dataclass(frozen=True)
+class Standing:
+    """Warps that had not ended, one entry each.
+
+    Attributes:
+        row: index into the headers. warp: number of the warp's ring.
+        open_region: of its starts without an end the newest; -1 where there is none.
+        site, version, clock: of its newest record; version -1 where it has none.
+    """
+
+    row: I64
+    warp: I64
+    open_region: I64
+    site: I64
+    version: I64
+    clock: I64
+
+
+@dataclass(frozen=True)
 class Spans:
     """Spans and marks, one entry each, by CTA, warp and start.
 
@@ -41,6 +59,7 @@ class Spans:
         start, end: clock; equal for a mark. busy: its parts' lengths added up.
         pieces: parts it consists of; 0 for a mark.
         cut: region id -> ends whose start was overwritten, or starts whose end found no slot.
+        standing: where warps stood that did not end.
         unpaired: region id -> other records without partner.
         headless: region id -> pieces whose instance began before the oldest kept record.
         unknown_sites: records of a site that the table does not have.
@@ -58,6 +77,7 @@ class Spans:
     pieces: I64
     ambiguous: Flags
     parts: Parts
+    standing: Standing
     cut: dict[int, int]
     unpaired: dict[int, int]
     headless: dict[int, int]
@@ -84,7 +104,14 @@ def pair(records: Records, table: Table) -> Spans:
     single[starts], single[ends], single[mark] = False, False, False
     wrapped = (records.written > records.kept)[row, warp]
     cut = single & wrapped & (opens != records.wraps)
+    unfinished = records.unfinished[row, warp]
+    stands = single & unfinished & opens
+    # a ring that is just full may have come round
+    cut |= single & unfinished & ~opens
     depth = _depth(len(row), starts, ends)
+
+    open_region = np.where(stands, region, -1)
+    standing = _standing(np.flatnonzero(unfinished), row, warp, open_region, site, version, clock)
 
     # From here on parts: (start, end) of every pair and mark, an instance's pieces side by side.
     marks = np.flatnonzero(mark)
@@ -114,11 +141,22 @@ def pair(records: Records, table: Table) -> Spans:
         pieces=_reduce(np.add, (~mark[starts]).astype(np.int64), heads)[by_time],
         ambiguous=_reduce(np.add, (doubt[starts] | doubt[ends]).astype(np.int64), heads)[by_time] > 0,
         parts=Parts(place[np.cumsum(opener) - 1], clock[starts], clock[ends]),
-        cut=_counts(region[cut]),
-        unpaired=_counts(region[single & ~cut]),
+        standing=standing,
+        cut=_counts(region[cut & ~stands]),
+        unpaired=_counts(region[single & ~cut & ~stands]),
         headless=_counts(headless),
         unknown_sites=int((~known).sum()),
     )
+
+
+def _standing(of: I64, row: I64, warp: I64, open_region: I64, site: I64, version: I64, clock: I64) -> Standing:
+    """From records, in the order of warps and time; `of`: those of warps that had not ended."""
+    begins = np.flatnonzero(np.append(True, (np.diff(row[of]) != 0) | (np.diff(warp[of]) != 0))[: len(of)])
+    last = of[np.append(begins[1:], len(of))[: len(begins)] - 1]
+    # of each warp the place of its newest start without an end, before the first record where it has none
+    newest = _reduce(np.maximum, np.where(open_region[of] >= 0, of, -1), begins)
+    region = np.where(newest >= 0, open_region[newest], -1)
+    return Standing(row[last], warp[last], region, site[last], version[last], clock[last])
 
 
 def _column(values: list[int]) -> I64:

@@ -25,6 +25,10 @@ def _where(launch: LaunchTrace) -> str:
 
 def _lost_ctas(launch: LaunchTrace) -> list[Problem]:
     where, ctas, found = _where(launch), launch.launch.ctas, []
+    is_read_early = launch.kernel.layout.is_read_early
+    if launch.launch.unfinished:
+        what = f"{launch.launch.unfinished} What its warps had written by then is here."
+        found.append(Problem("unfinished-launch", where, what))
     if launch.rest_bytes:
         what = f"{launch.rest_bytes} bytes at the end of its data fill no CTA's block."
         found.append(Problem("rest", where, what, "They are left out.", launch.rest_bytes))
@@ -36,7 +40,8 @@ def _lost_ctas(launch: LaunchTrace) -> list[Problem]:
         found.append(Problem("missing-ctas", where, what, "", launch.missing_ctas))
     if launch.unfinished_ctas:
         what = f"{launch.unfinished_ctas} of {ctas} CTAs did not reach their end, or have a broken header."
-        found.append(Problem("unfinished-ctas", where, what, "Their records are left out.", launch.unfinished_ctas))
+        cure = "" if is_read_early else "Their records are left out."
+        found.append(Problem("unfinished-ctas", where, what, cure, launch.unfinished_ctas))
     return found
 
 
@@ -47,11 +52,10 @@ def _lost_records(launch: LaunchTrace) -> list[Problem]:
         wraps = launch.kernel.layout.wraps
         how = "were overwritten: a warp's ring holds" if wraps else "found no slot: a warp has"
         what = f"{lost} of {launch.written} records {how} {slots}.{_cut(launch)}"
-        found.append(
-            Problem(
-                "overwritten" if wraps else "dropped", where, what, _more_slots(int(launch.written_by_warp.max())), lost
-            )
-        )
+        cure = _more_slots(int(launch.written_by_warp.max()))
+        if len(launch.standing.row):
+            what, cure = f"At least {what}", ""
+        found.append(Problem("overwritten" if wraps else "dropped", where, what, cure, lost))
     for region, count in launch.unpaired.items():
         what = f"{count} records of region '{_name(launch, region)}' have no partner."
         found.append(Problem("unpaired", where, what, "They are left out.", count))
@@ -100,8 +104,11 @@ def _doubts(launch: LaunchTrace) -> list[Problem]:
         what = f"{ambiguous} events have clocks that may be off by multiples of 2^32 cycles."
         found.append(Problem("ambiguous-clock", where, what, "They are marked in the events table.", ambiguous))
     if launch.axis.frequency == "unknown" and len(launch.spans.row):
-        what = "The launch was too short to measure the clock frequency, so there are cycles but no nanoseconds."
-        found.append(Problem("unknown-frequency", where, what, "Record a longer launch, or more launches."))
+        why, cure = "The launch was too short to measure", "Record a longer launch, or more launches."
+        if not launch.headers.finished.any():
+            why, cure = "No CTA had ended, which is needed to measure", ""
+        what = f"{why} the clock frequency, so there are cycles but no nanoseconds."
+        found.append(Problem("unknown-frequency", where, what, cure))
     return found
 
 

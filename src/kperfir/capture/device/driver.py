@@ -22,6 +22,7 @@ _EVENT_DISABLE_TIMING = 2
 _CAPTURE_RELAXED = 2
 _STREAM_NON_BLOCKING = 1
 _HOST_PORTABLE = 1
+_HOST_DEVICEMAP = 2
 
 # CUdevice_attribute
 MAX_WARP_SIZE = 10
@@ -131,6 +132,14 @@ class Driver:
         self._call("cuMemHostAlloc", byref(pointer), c_size_t(size_bytes), c_uint(_HOST_PORTABLE))
         assert pointer.value
         return pointer.value
+
+    def mapped(self, size_bytes: int) -> tuple[int, int]:
+        """Pinned host memory that kernels write into: its address on the host and on the device."""
+        host, device = c_void_p(), c_void_p()
+        self._call("cuMemHostAlloc", byref(host), c_size_t(size_bytes), c_uint(_HOST_PORTABLE | _HOST_DEVICEMAP))
+        self._call("cuMemHostGetDevicePointer_v2", byref(device), host, c_uint(0))
+        assert host.value and device.value
+        return host.value, device.value
 
     def free_pinned(self, pointer: int) -> None:
         """Give pinned memory back."""
