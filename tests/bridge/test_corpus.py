@@ -40,7 +40,7 @@ EXCEPTIONS: dict[tuple[str, str, str], tuple[dict[str, list[int]], str]] = {
     ("3.9.0", "gfx942", "persistent_matmul"): ({"v_mfma": [48, 32]}, COPIED),
 }
 # Gluon kernels are written for one architecture
-KERNELS = {"80": 11, "90": 12, "100": 11, "gfx942": 9}
+KERNELS = {"80": 11, "90": 13, "100": 11, "gfx942": 9}
 
 
 @pytest.mark.slow
