@@ -8,8 +8,9 @@ from typing import Any
 
 from triton._C.libtriton import ir
 
+from kperfir.bridge.refusal import read_back
 from kperfir.bridge.request import MODULE_ATTRIBUTE, SITES_ATTRIBUTE, Request, read_pieces, site_pieces
-from kperfir.bridge.text import generic_text, parse_text
+from kperfir.bridge.text import generic_text
 from kperfir.bridge.user_passes import UserPasses
 from kperfir.errors import LoweringError
 from kperfir.ir.attributes import get_text
@@ -90,7 +91,7 @@ def lower_to_llvm(module: Any, gpu: GpuKernel, user: UserPasses) -> Any:
     layout = gpu.layout
     frame = Frame(layout, gpu.kernel.scratch, gpu.base_bytes, gpu.warp_size)
     text = to_llvm(gpu.kernel, _target(gpu.kernel), frame)
-    lowered = parse_text(user.after_lowering(text, module.context), module.context)
+    lowered = read_back(user.after_lowering(text, module.context), module.context)
     if layout.place == "shared":
         _set(module, "ttg.shared", gpu.base_bytes + layout.warps * layout.ring_bytes)
     _set(module, "ttg.profile_scratch_memory_size", layout.cta_bytes)

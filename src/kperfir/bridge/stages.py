@@ -24,9 +24,10 @@ from triton import knobs
 
 from kperfir import language
 from kperfir.bridge.lower import lower_module
+from kperfir.bridge.refusal import read_back
 from kperfir.bridge.replaced import replaced
 from kperfir.bridge.request import MODULE_ATTRIBUTE, SITES_ATTRIBUTE, Request, pieces_text
-from kperfir.bridge.text import generic_text, parse_text
+from kperfir.bridge.text import generic_text
 from kperfir.bridge.user_passes import UserPasses
 from kperfir.errors import KperfError, LoweringError
 from kperfir.ir.attributes import set_text
@@ -195,7 +196,7 @@ def _tag(source: Any, compile_: Compile) -> Any:
         tagged = tag_scopes(module, len(scopes))
         compile_.scopes += tagged.scopes
         compile_.findings.extend(tagged.findings)
-        source = parse_text(print_module(module), source.context)
+        source = read_back(print_module(module), source.context)
     source, scopes = compile_.user.on_ttir(source, "after", len(compile_.scopes))
     compile_.scopes += scopes
     return source
@@ -218,7 +219,7 @@ def _place(source: Any, metadata: dict[str, Any], compile_: Compile, gluon: bool
     set_text(module, MODULE_ATTRIBUTE, compile_.request.to_json())
     set_text(module, SITES_ATTRIBUTE, pieces_text(user.tables.table()))
     metadata[METADATA] = {"request": compile_.request.to_json()}
-    return parse_text(print_module(module), source.context)
+    return read_back(print_module(module), source.context)
 
 
 def _check_records(user: UserPasses) -> None:
