@@ -84,7 +84,7 @@ def test_early_returns(arch: int) -> None:
     assert len(ends) >= 2, "each return ends the kernel"
 
 
-SHAPES = (k.calls_helpers, k.same_name, k.returns_early, k.branches)
+SHAPES = (k.calls_helpers, k.same_name, k.returns_early, k.returns_at_once, k.branches)
 PLANS = {
     "flush": "regions=auto;strategy=flush",
     "sums": "regions=auto;strategy=aggregate",
