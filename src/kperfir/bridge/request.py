@@ -31,6 +31,7 @@ class Request:
     ctas, sms, warps: windows of those that write. iterations: turns of loops in which they do.
     version: whether records carry the turn of their loop.
     passes: keys of users' passes, in order.
+    file: the kernel's, which the table of regions names; Triton's own key does not have it.
     """
 
     regions: tuple[str, ...]
@@ -45,6 +46,7 @@ class Request:
     iterations: str = "all"
     version: Version = "none"
     passes: tuple[str, ...] = ()
+    file: str = ""
 
     @staticmethod
     def of(plan: Plan) -> Request:
