@@ -25,7 +25,7 @@ from kperfir.passes.registry import bind
 from kperfir.plan import Plan
 
 H100 = GPUTarget("cuda", 90, 32)
-LIMITS = DeviceLimits(232448, 233472, 1024, 65536, 64, 32, 132)
+LIMITS = DeviceLimits(232448, 233472, 1024, 65536, 64, 32)
 POINTS = ("ttir:before-tag", "ttir:after-tag", "ttgir:before-place", "ttgir:after-place")
 
 

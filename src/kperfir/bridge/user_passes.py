@@ -26,7 +26,7 @@ from kperfir.passes.scopes import Scope
 from kperfir.passes.tables import TableBuilder
 from kperfir.passes.user import Bound, Level, Point, When
 
-_CURE = "Repair the pass, or take it away with kperfir.unpatch()."
+_CURE = "Repair the pass, or leave it out."
 
 
 @dataclass(frozen=True)
@@ -130,6 +130,9 @@ class UserPasses:
         except KperfError as error:
             what = error.what if error.what.startswith(str(bound)) else f"{bound}: {error.what}"
             raise PassError(what, error.cure or _CURE) from error
+        except KeyboardInterrupt as error:  # the user's, or the pass's own
+            error.add_note(f"{bound} ran")
+            raise
         except (Exception, SystemExit) as error:
             where = _where(error.__traceback__, bound, locations)
             raise PassError(f"{bound} raised {_named(error)}{where}.", _CURE) from error
