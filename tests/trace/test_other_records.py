@@ -29,6 +29,22 @@ def test_records_of_global_time_are_nanoseconds(tmp_path: Path) -> None:
     assert [p.code for p in trace.problems()] == []
 
 
+@pytest.mark.parametrize(("record_bytes", "took_cycles"), [(8, 1 << 30), (16, 1 << 29)])
+def test_a_count_of_records_may_come_round_after_so_many_cycles(
+    record_bytes: int, took_cycles: int, tmp_path: Path
+) -> None:
+    """4 GiB of records of one warp, two instructions each."""
+    layout = Layout(1, 8, "global", record_bytes)
+    kernel = Kernel(0, "add", "h", "cuda:90", layout, handmade.TABLE)
+
+    def codes(took: int) -> list[str]:
+        data = handmade.block(layout, clocks=(0, took), times_ns=(0, took), warps=[handmade.span(10, took - 10)])
+        trace = load(handmade.write(tmp_path / f"{took}", [(handmade.launch(0, 1), data)], kernel))
+        return [p.code for p in trace.problems()]
+
+    assert codes(took_cycles) == ["long-count"] and codes(took_cycles - 1) == []
+
+
 @pytest.mark.parametrize("step", [1, 2, 4])
 def test_rings_of_each_so_many_warps(step: int, tmp_path: Path) -> None:
     layout = replace(handmade.LAYOUT, warp_step=step)

@@ -11,7 +11,6 @@ from __future__ import annotations
 from kperfir.passes.to_llvm import Frame, Turn
 from kperfir.records import (
     COUNT_OFFSET,
-    CTA_OFFSET,
     END_CLOCK_OFFSET,
     END_TIME_OFFSET,
     GREATEST_OFFSET,
@@ -129,7 +128,6 @@ class Nvidia:
             f"@p st.global.v4.b32 [b+{MAGIC_OFFSET}], {{m, a, s, t}};",
             f"@p st.global.v2.b64 [b+{START_CLOCK_OFFSET}], {{k, g}}; }}",
         ]
-        assert (MAGIC_OFFSET, CTA_OFFSET, STATE_OFFSET) == (0, 4, 12)
         return assembly(text, "l", [(frame.scratch, _GLOBAL)])
 
     @staticmethod
