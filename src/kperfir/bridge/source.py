@@ -12,13 +12,12 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler.compiler import make_backend
 
 from kperfir.errors import IRError, PlanError
+from kperfir.ir.attributes import get_integer
 from kperfir.ir.chunks import PREFIX as CARRIER
 from kperfir.ir.spelled import RECORD
 
 _COMMENT = re.compile(r"^[ \t]*//.*$", re.MULTILINE)
 _FUNCTION = re.compile(r'\btt\.func\b|"tt\.func"')
-_WARPS = re.compile(r'"?ttg\.num-warps"? = (\d+)')
-_CTAS = re.compile(r'"?ttg\.num-ctas"? = (\d+)')
 _TARGET = re.compile(r'"?ttg\.target"? = "([^"]*)"')
 _WAVES_OF_64 = re.compile(r"gfx9\w{2}")
 _OLDEST_NVIDIA = 75
@@ -63,7 +62,7 @@ class KernelText:
             return 2
         if CARRIER in self.code:
             return 3
-        return int(bool(_WARPS.search(self.code)))
+        return int(bool(get_integer(self.code, "ttg.num-warps")))
 
     def gpu_target(self) -> GPUTarget:
         """The target asked for, or the one that TTGIR names.
@@ -92,9 +91,9 @@ class KernelText:
         for name in options:
             if name not in known:
                 raise PlanError(f"Triton has no option '{name}' for this target.", f"It has {', '.join(known)}.")
-        for name, pattern in (("num_warps", _WARPS), ("num_ctas", _CTAS)):
-            if found := pattern.search(self.code):
-                options[name] = int(found.group(1))
+        for name, attribute in (("num_warps", "ttg.num-warps"), ("num_ctas", "ttg.num-ctas")):
+            if number := get_integer(self.code, attribute):
+                options[name] = number
         try:
             return backend, backend.parse_options(options)
         except (AssertionError, TypeError, ValueError) as error:
