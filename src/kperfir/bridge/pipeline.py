@@ -72,7 +72,9 @@ class Pipeline:
         self.source, self.request, self.generic = source, request, generic
         self.backend, self.options = source.backend_and_options()
         self.target = self.backend.target
-        self.user = UserPasses(passes, f"{self.target.backend}:{self.target.arch}", request.regions)
+        self.user = UserPasses(
+            passes, f"{self.target.backend}:{self.target.arch}", request.regions, request.counts_turns
+        )
         self.metadata: dict[str, Any] = {"target": self.target, **vars(self.options)}
         self.table: Table | None = None
         self.layout: Layout | None = None

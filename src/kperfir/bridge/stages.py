@@ -82,7 +82,7 @@ def instrumenting(request: Request, passes: tuple[Bound, ...] = (), target: str 
     compiles come one after another; what other threads compile meanwhile stays
     plain, under the key that it has anyway.
     """
-    compile_ = Compile(request, UserPasses(passes, target, request.regions))
+    compile_ = Compile(request, UserPasses(passes, target, request.regions, request.counts_turns))
     with _lock, _located(), _hooked(), before_translation(_lower_records):
         token = _compile.set(compile_)
         emitting = language.emitting.set(True)

@@ -35,12 +35,14 @@ class UserPasses:
 
     Attributes:
         target: for example "cuda:90". rules: of the recording.
+        counts_turns: records in counted loops get the number of the turn.
         tables: grows by what passes place. findings: grows by what they tell.
     """
 
     passes: tuple[Bound, ...] = ()
     target: str = ""
     rules: tuple[str, ...] = ()
+    counts_turns: bool = False
     tables: TableBuilder = field(default_factory=TableBuilder)
     findings: list[Finding] = field(default_factory=list)
 
@@ -91,7 +93,7 @@ class UserPasses:
         for bound in self.at("ttgir", when):
             locations = Locations.of(module)
             self._check_text(bound, print_module(module, without_records=True), context, "was given")
-            self._run(bound, module, locations, RecordPlaces(self.tables))
+            self._run(bound, module, locations, RecordPlaces(self.tables, self.counts_turns))
             self._check_links(bound, module, locations)
             self._check_text(bound, self._printed(bound, module, True), context, "left")
 
@@ -102,7 +104,13 @@ class UserPasses:
             PassError: as `on_ttgir`.
         """
         for bound in self.at("llvm", "before"):
+            before = len(kernel.carriers)
             self._on_llvm(bound, kernel, ChunkPlaces(kernel, self.tables), context)
+            if self.counts_turns and len(kernel.carriers) > before:
+                what = (
+                    "Loops are branches in the LLVM dialect, so its records are written in every turn, without version."
+                )
+                self.findings.append(Finding("pass-turns", str(bound), what, "Let it run at ttgir."))
 
     def after_lowering(self, text: str, context: Any) -> str:
         """The lowered module after the passes that run on it.

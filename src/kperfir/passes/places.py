@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from collections import Counter
 
-from xdsl.ir import Block, Operation
+from xdsl.ir import Block, Operation, SSAValue
 
 from kperfir.errors import PassError
 from kperfir.ir.chunks import ChunkedKernel, ChunkOp
 from kperfir.ir.foreign import ForeignOp
 from kperfir.ir.kperf import RecordOp
 from kperfir.ir.locations import Locations
+from kperfir.passes.anchors import LOOPS
 from kperfir.passes.context import location_text
+from kperfir.passes.iterations import IterationNumbers
 from kperfir.passes.scopes import INNER_BODIES, Scope
 from kperfir.passes.tables import TableBuilder
 from kperfir.records import Kind, Role
@@ -68,8 +70,12 @@ class TagPlaces:
 class RecordPlaces:
     """TTGIR: records between operations."""
 
-    def __init__(self, tables: TableBuilder) -> None:
+    def __init__(self, tables: TableBuilder, counts_turns: bool = False) -> None:
+        """Args:
+        counts_turns: records in counted loops get the number of the turn.
+        """
         self._tables = tables
+        self._turns = IterationNumbers() if counts_turns else None
 
     def span(self, first: Operation, last: Operation, name: str, role: Role, source: Source) -> None:
         """A record before the first, one behind the last."""
@@ -85,7 +91,18 @@ class RecordPlaces:
         _block(before).insert_op_before(self._record("mark", region, before), before)
 
     def _record(self, kind: Kind, region: int, beside: Operation) -> RecordOp:
-        return RecordOp(kind, self._tables.name(region), self._tables.site(region, kind))
+        turn = self._turn(beside)
+        site = self._tables.site(region, kind, versioned=turn is not None)
+        return RecordOp(kind, self._tables.name(region), site, turn)
+
+    def _turn(self, op: Operation) -> SSAValue | None:
+        """Number of the turn of the innermost counted loop, which a partition does not see from outside."""
+        around = op.parent_op() if self._turns is not None else None
+        while isinstance(around, ForeignOp) and around.opname != "ttg.warp_specialize.partitions":
+            if around.opname in LOOPS and self._turns and (turn := self._turns.of(around)):
+                return turn
+            around = around.parent_op()
+        return None
 
     def _parent(self, op: Operation) -> int | None:
         """The innermost region that is open at an operation."""
