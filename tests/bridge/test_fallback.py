@@ -62,7 +62,7 @@ def test_ptxas_fails(buffer: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "ptxas" in reason(twin(buffer))
 
 
-@pytest.mark.parametrize("step", ["_place", "lower_module", "place", "read_back"])
+@pytest.mark.parametrize("step", ["_place", "lower_module", "placed", "carried"])
 def test_a_stage_fails(step: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any, **__: Any) -> None:
         raise RuntimeError("the stage is broken")
