@@ -8,6 +8,7 @@ from typing import Any
 
 from triton._C.libtriton import ir
 
+from kperfir.bridge.architectures import OLDEST_CUDA
 from kperfir.bridge.refusal import read_back
 from kperfir.bridge.request import MODULE_ATTRIBUTE, SITES_ATTRIBUTE, Request, read_pieces, site_pieces
 from kperfir.bridge.text import generic_text
@@ -23,7 +24,6 @@ from kperfir.targets.amd import Amd
 from kperfir.targets.nvidia import Nvidia
 from kperfir.windows import Windows
 
-OLDEST_CUDA = 80
 AMD_ARCHITECTURES = ("gfx942", "gfx950")
 
 _TARGET = re.compile(r'ttg\.target = "(\w+):(\w+)"')

@@ -139,7 +139,7 @@ class UserPasses:
             what = error.what if error.what.startswith(str(bound)) else f"{bound}: {error.what}"
             raise PassError(what, error.cure or _CURE) from error
         except KeyboardInterrupt as error:  # the user's, or the pass's own
-            error.add_note(f"{bound} ran")
+            error.add_note(f"{bound} was running")
             raise
         except (Exception, SystemExit) as error:
             where = _where(error.__traceback__, bound, locations)
