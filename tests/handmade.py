@@ -34,12 +34,12 @@ def block(
     state: int = 2,
     hanging: Sequence[int] = (),
 ) -> bytes:
-    """One CTA's block; the ring of each warp is filled modulo its slots. Hanging warps have no count."""
+    """One CTA's block; the ring of each warp is filled modulo its slots, or up to them. Hanging warps have no count."""
     data = bytearray(layout.cta_bytes)
     struct.pack_into("<IIIIQQQQ", data, 0, 0x4B504631, cta, sm, state, clocks[0], times_ns[0], clocks[1], times_ns[1])
     for warp, words in enumerate(warps):
         struct.pack_into("<I", data, 64 + 4 * warp, 0 if warp in hanging else len(words))
-        for n, (site, clock) in enumerate(words):
+        for n, (site, clock) in enumerate(words if layout.wraps else words[: layout.slots]):
             at = layout.ring_offset_bytes(warp) + (n % layout.slots) * layout.record_bytes
             if layout.record_bytes == 8:
                 struct.pack_into("<II", data, at, site, clock % (1 << 32))

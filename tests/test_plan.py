@@ -108,6 +108,7 @@ def test_plans_survive_their_text(**values: Any) -> None:
 def test_defaults_are_not_printed() -> None:
     assert str(Plan.make("auto")) == "regions=auto;buffer=auto;slots=0"
     assert Plan.parse("regions=auto") == Plan.make("auto") == make_plan("auto", 3, 100, (), ())
+    assert Plan.parse("slots=64") == Plan.make("auto", slots=64)
     assert str(Plan.make(None, metric="time", ctas="0-7")) == "regions=none;buffer=auto;slots=0;metric=time;ctas=0-7"
 
 
@@ -123,6 +124,10 @@ def test_defaults_are_not_printed() -> None:
         ({"slots": 3}, "3 slots"),
         ({"slots": "many"}, "slots"),
         ({"ctas": "few"}, "few"),
+        ({"ctas": "9" * 5000}, "no window"),
+        ({"ctas": "0-" + "9" * 5000}, "no window"),
+        ({"granularity": "9" * 5000}, "granularity"),
+        ({"slots": "9" * 5000}, "slots"),
         ({"iterations": "last 8"}, "last 8"),
         ({"version": "step"}, "version"),
         ({"strategy": "aggregate", "version": "iteration"}, "no version"),

@@ -152,7 +152,7 @@ class Plan:
 
     @staticmethod
     def parse(text: str) -> Plan:
-        """Read the printed form back; keys may be left out.
+        """Read the printed form back; keys may be left out, and then have their usual values: regions are auto.
 
         Raises:
             PlanError: a key or a value is unknown.
@@ -166,7 +166,7 @@ class Plan:
             if key in values:
                 raise PlanError(f"The plan says {key} twice.", "Say it once.")
             values[key] = value
-        return Plan.make(**({"regions": None} | values))
+        return Plan.make(**({"regions": "auto"} | values))
 
     @staticmethod
     def make(regions: str | Sequence[str] | None, **knobs: Any) -> Plan:
@@ -241,7 +241,7 @@ def _matches(name: str, patterns: list[str]) -> bool:
 
 
 def _is_count(text: str) -> bool:
-    return text.isascii() and text.isdigit() and 1 <= int(text) <= 64 and text == str(int(text))
+    return text.isascii() and text.isdigit() and len(text) <= 2 and 1 <= int(text) <= 64 and text == str(int(text))
 
 
 def _printed(name: str, value: Any) -> str:

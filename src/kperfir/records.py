@@ -15,7 +15,7 @@ One CTA owns one block of scratch memory:
         32     8  clock at exit
         40     8  global time at exit
         48    16  reserved, zero
-        64  4 * w  records written by each warp (monotone: not wrapped)
+        64  4 * w  records written by each warp; comes round after 2^32 bytes of them
          .     .  padding to 16 bytes
          .     .  one ring of `slots` records for each of the `w` warps
 
@@ -32,7 +32,9 @@ A record of 8 bytes is {u32 site, u32 clock bits 31:0}; one of 16 bytes is
 {u32 site, u32 version, u64 clock}. Words are little-endian. A warp's n-th record
 lies in slot n mod `slots`, so a ring that wrapped keeps the newest records and
 its oldest is at (count mod slots). A layout that does not wrap keeps the first
-`slots` records, and its count goes on.
+`slots` records, and its count goes on. The count is kept in bytes, in 32 bits: past 2^32
+bytes of records of one warp it begins again at 0, and so does a layout that does not wrap.
+Accesses are counted one by one.
 
 Rings in host memory can be read before their kernel ends. Their records have 16 bytes and
 the whole block is zero before, so that a warp without a count yet shows how far it came:
@@ -57,6 +59,9 @@ START_TIME_OFFSET = 24
 END_CLOCK_OFFSET = 32
 END_TIME_OFFSET = 40
 HEADER_BYTES = 64
+# a lowering writes the first four words in one store, and a clock with its time in another
+assert (MAGIC_OFFSET, CTA_OFFSET, SM_OFFSET, STATE_OFFSET) == (0, 4, 8, 12)
+assert (START_TIME_OFFSET, END_TIME_OFFSET) == (START_CLOCK_OFFSET + 8, END_CLOCK_OFFSET + 8)
 COUNT_BYTES = 4
 ALIGNMENT_BYTES = 16
 NARROW_RECORD_BYTES = 8

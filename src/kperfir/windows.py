@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 from kperfir.errors import PlanError
 
-_LAST = re.compile(r"last-(\d+)", re.ASCII)
-_PART = re.compile(r"(\d+)(?:(-)(\d*)(?::(\d+))?)?", re.ASCII)
+_LAST = re.compile(r"last-(\d{1,10})", re.ASCII)
+_PART = re.compile(r"(\d{1,10})(?:(-)(\d{0,10})(?::(\d{1,10}))?)?", re.ASCII)
 _LIMIT = 1 << 31  # kernels compare numbers as signed 32-bit integers
 _USE = "Use all, none, or parts like 3, 0-7, 100-, 0-:8 and last-8, joined by +."
 
@@ -133,7 +133,7 @@ def _window(text: str) -> Window | Last:
         return Last(int(last_of.group(1)))
     found = _PART.fullmatch(text)
     if found is None:
-        raise PlanError(f"'{text}' is no window of numbers.", _USE)
+        raise PlanError(f"'{text[:40]}' is no window of numbers.", _USE)
     first, is_range, last, step = found.groups()
     if not is_range:
         return Window(int(first), int(first))

@@ -57,6 +57,17 @@ def returns_early(x, y, n, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def returns_at_once(x, y, n, BLOCK: tl.constexpr):
+    if tl.program_id(0) >= n:
+        return
+    at = tl.arange(0, BLOCK)
+    with kl.scope("first"):
+        value = tl.load(x + at)
+    with kl.scope("second"):
+        tl.store(y + at, value)
+
+
+@triton.jit
 def branches(x, y, n, BLOCK: tl.constexpr):
     at = tl.arange(0, BLOCK)
     with kl.scope("outer"):

@@ -233,7 +233,8 @@ PLAN = "addresses=load+store;slots=16"
 
 
 def level(emit: str, text: str = "", plan: str = PLAN) -> str:
-    return run(text or ADD_ONE.read_text(), None if text else "cuda:90", {}, plan, [], emit, False)
+    shown: str = run(text or ADD_ONE.read_text(), None if text else "cuda:90", {}, plan, [], emit, False)["text"]
+    return shown
 
 
 def test_the_levels_of_opt() -> None:

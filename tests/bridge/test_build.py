@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -80,6 +81,27 @@ def test_no_binary_is_stale() -> None:
     assert after.hash == before.hash
     assert "%clock" not in after.asm["ptx"]
     assert after.asm["cubin"] == before.asm["cubin"]
+
+
+def test_the_same_kernel_in_two_files_has_two_tables(tmp_path: Path) -> None:
+    """Triton's key is made of the source and its line."""
+    text = (
+        "import triton, triton.language as tl\n@triton.jit\ndef same(x, y, BLOCK: tl.constexpr):\n"
+        "    at = tl.arange(0, BLOCK)\n    tl.store(y + at, tl.load(x + at))\n"
+    )
+    files = []
+    for folder in ("pa", "pb"):
+        path = tmp_path / folder / "kern.py"
+        path.parent.mkdir()
+        path.write_text(text)
+        spec = importlib.util.spec_from_file_location(f"kern_{folder}", path)
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        built = compile_instrumented(source(module.same), H100, {}, Request(("auto",)))
+        files.append({r.file for r in built.table.regions})
+        assert triton.compile(source(module.same), target=H100).asm["ptx"].count("%clock") == 0
+    assert files == [{str(tmp_path / folder / "kern.py")} for folder in ("pa", "pb")]
 
 
 def test_a_second_process_finds_the_table_in_the_warm_cache() -> None:

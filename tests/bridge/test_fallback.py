@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,13 +14,14 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from kperfir.bridge import build, stages
-from kperfir.bridge.build import Twin, instrument
+from kperfir.bridge.build import Twin, instrument, settle
 from kperfir.bridge.limits import DeviceLimits
+from kperfir.bridge.request import Request
 from kperfir.capture.schema import Resources
 from kperfir.plan import Plan
 from kperfir.targets.nvidia import Nvidia
 
-LIMITS = DeviceLimits(232448, 233472, 1024, 65536, 64, 32, 132)
+LIMITS = DeviceLimits(232448, 233472, 1024, 65536, 64, 32)
 
 
 @triton.jit
@@ -59,7 +62,7 @@ def test_ptxas_fails(buffer: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "ptxas" in reason(twin(buffer))
 
 
-@pytest.mark.parametrize("step", ["_place", "lower_module", "place", "parse_text"])
+@pytest.mark.parametrize("step", ["_place", "lower_module", "placed", "carried"])
 def test_a_stage_fails(step: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any, **__: Any) -> None:
         raise RuntimeError("the stage is broken")
@@ -84,6 +87,20 @@ def test_the_build_with_rings_in_shared_memory_does_not_load(
     else:
         assert found.kernel is not None and found.layout.place == place
         assert "out of resource" in found.place_reason
+
+
+def test_global_memory_after_shared_has_the_slots_that_global_memory_has() -> None:
+    before = Resources(shared_bytes=108_000, registers=122, spills=0, warps=8, ctas_per_sm=2)
+    plan, asked = Plan.make("auto"), []
+
+    def made(request: Request) -> Any:
+        asked.append((request.place, request.slots))
+        return SimpleNamespace(resources=replace(before, ctas_per_sm=1 if request.place == "shared" else 2))
+
+    _, why = settle(plan, before, LIMITS, made)
+    (shared, few), (place, slots) = asked
+    assert (shared, place, slots) == ("shared", "global", Request.of(plan).slots) and few != slots
+    assert "only 1 of 2 CTAs" in why
 
 
 def test_nothing_loads(monkeypatch: pytest.MonkeyPatch) -> None:

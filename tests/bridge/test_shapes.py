@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -18,6 +19,9 @@ import shape_kernels as k
 
 from kperfir.bridge.build import compile_instrumented
 from kperfir.bridge.request import Request
+from kperfir.errors import KperfError
+from kperfir.plan import Plan
+from kperfir.targets.nvidia import Nvidia
 
 ARCHITECTURES = (80, 90, 100)
 SIGNATURE = {"x": "*fp32", "y": "*fp32", "n": "i32", "BLOCK": "constexpr"}
@@ -78,6 +82,62 @@ def test_early_returns(arch: int) -> None:
     assert names(built) == {"kernel": 1, "before": 1, "after": 1}
     ends = [s for s in built.table.sites if s.kind == "end" and s.region == 0]
     assert len(ends) >= 2, "each return ends the kernel"
+
+
+SHAPES = (k.calls_helpers, k.same_name, k.returns_early, k.returns_at_once, k.branches)
+PLANS = {
+    "flush": "regions=auto;strategy=flush",
+    "sums": "regions=auto;strategy=aggregate",
+    "sums in global memory": "regions=auto;strategy=aggregate;buffer=global",
+    "sums of some": "regions=auto;strategy=aggregate;ctas=0-7;granularity=2",
+    "global": "regions=auto;buffer=global;metric=clock64",
+    "some": "regions=auto;iterations=0-3;version=iteration;warps=0-1",
+}
+
+
+def build_with(kernel: Any, plan: str, target: GPUTarget) -> Any:
+    source = ASTSource(kernel, SIGNATURE, {(3,): 1024}, {})
+    return compile_instrumented(source, target, {}, Request.of(Plan.parse(plan)))
+
+
+@pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS.keys())
+@pytest.mark.parametrize("kernel", SHAPES, ids=lambda kernel: str(kernel.__name__))
+def test_every_shape_with_every_strategy(kernel: Any, plan: str) -> None:
+    built = build_with(kernel, plan, GPUTarget("cuda", 90, 32))
+    same = build(kernel, 90, ("auto",)).table.regions
+    assert [(r.name, r.line) for r in built.table.regions] == [(r.name, r.line) for r in same]
+    if built.layout.holds_sums:
+        assert built.layout.slots == len(same)
+
+
+_AMD = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from test_shapes import PLANS, SHAPES, GPUTarget, build_with
+for kernel in SHAPES:
+    for plan in PLANS.values():
+        print(len(build_with(kernel, plan, GPUTarget("hip", "gfx942", 64)).table.sites))
+"""
+
+
+def test_every_shape_with_every_strategy_on_amd(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", _AMD, str(Path(__file__).parent)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [int(line) > 0 for line in done.stdout.split()] == [True] * len(SHAPES) * len(PLANS)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("%kp_index = llvm.add %kp_0, %kp_0 : i32", "defines %kp_index twice"),
+        ("%kp_wrong = llvm.add %kp_nowhere, %kp_0 : i32", "kp_nowhere"),
+    ],
+)
+def test_lines_that_make_no_sense_are_told_by_their_name(line: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Nvidia, "finalize", lambda self, frame, n: [line])
+    with pytest.raises(KperfError, match=said):
+        build(k.same_name)
 
 
 def test_a_callee_that_is_not_inlined_is_told_of() -> None:

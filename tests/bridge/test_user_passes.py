@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from xdsl.rewriter import Rewriter
 
 import kperfir as kp
 import kperfir.language as kl
-from kperfir.bridge import build, stages
+from kperfir.bridge import build, steps
 from kperfir.bridge.build import Instrumented, compile_instrumented, instrument
 from kperfir.bridge.limits import DeviceLimits
 from kperfir.bridge.request import Request
@@ -25,7 +26,7 @@ from kperfir.passes.registry import bind
 from kperfir.plan import Plan
 
 H100 = GPUTarget("cuda", 90, 32)
-LIMITS = DeviceLimits(232448, 233472, 1024, 65536, 64, 32, 132)
+LIMITS = DeviceLimits(232448, 233472, 1024, 65536, 64, 32)
 POINTS = ("ttir:before-tag", "ttir:after-tag", "ttgir:before-place", "ttgir:after-place")
 
 
@@ -94,6 +95,27 @@ def test_a_region_is_recorded_from_every_level(at: str) -> None:
     assert sorted(names(built)) == ["load", "mine"]
     assert clocks(built) == len(built.table.sites) == 4
     assert built.findings == ()
+
+
+@pytest.mark.parametrize("at", ["ttgir:before-place", "ttgir:after-place"])
+@pytest.mark.parametrize("asked", [{"version": "iteration"}, {"iterations": "0-3"}])
+def test_records_of_a_pass_follow_the_turns_of_their_loop(asked: dict[str, Any], at: str) -> None:
+    built = compile_instrumented(source(), H100, {}, Request((), **asked), bind([AroundStore, MarkStore], at))
+    assert len(built.table.sites) == 5 and all(site.versioned for site in built.table.sites)
+    assert not built.findings
+    if "iterations" in asked:
+        ptx = built.kernel.asm["ptx"]
+        plain = compile_instrumented(source(), H100, {}, Request(()), bind([AroundStore, MarkStore], at))
+        assert ptx.count("setp") >= plain.kernel.asm["ptx"].count("setp") + 5
+
+
+def test_turns_that_a_pass_cannot_follow_are_told_of() -> None:
+    request = Request((), iterations="0-3")
+    built = compile_instrumented(source(), H100, {}, request, bind(FirstLoad()))
+    assert [(f.code, f.where) for f in built.findings] == [
+        ("pass-turns", "Pass 'first-load' at llvm:before-lower"),
+    ]
+    assert sorted(site.versioned for site in built.table.sites) == [False, False, True, True]
 
 
 @pytest.mark.parametrize("at", POINTS)
@@ -375,9 +397,31 @@ class AtBranch(FirstLoad):
         context.around(module.split('"llvm.cond_br"')[0], "never")
 
 
+class AcrossBlocks(FirstLoad):
+    """Records from a line to the label of another block, as regions of TTGIR never could."""
+
+    name = "across-blocks"
+
+    def __init__(self, first: str, last: str) -> None:
+        self.first, self.last = first, last
+
+    def run(self, module: Any, context: kp.PassContext) -> None:
+        found = module.split(f"{self.first}|{self.last}")
+        first = next(chunk for chunk in found if re.search(self.first, chunk.lines[0]))
+        last = next(chunk for chunk in reversed(found) if re.search(self.last, chunk.lines[0]))
+        context.region(first, last, "never")
+
+
+_BLOCK = r"^ +\^bb\d+"
+_BIT = "llvm.inline_asm"
+
+
 @pytest.mark.parametrize(
     ("wrong", "at", "message"),
     [
+        (AcrossBlocks("llvm.mlir.constant", _BIT), None, "would go on in another basic block"),
+        (AcrossBlocks(_BIT, _BLOCK), None, "would go on in another basic block"),
+        (AcrossBlocks(_BLOCK, _BIT), None, "begins a basic block"),
         (Garbles, None, "Pass 'garbles' at llvm:before-lower left .* operation 'llvm.bitcast' .*undeclared"),
         (AtBranch, None, "Pass 'at-branch' at llvm:before-lower: line '\"llvm.cond_br\".* ends its block"),
         (FirstLoad, "llvm:after-lower", "'load in LLVM' cannot be recorded: records are lowered already"),
@@ -443,14 +487,14 @@ def test_where_no_record_can_stand(wrong: Any, message: str) -> None:
 
 
 def test_a_module_that_is_broken_before_a_pass_is_not_held_against_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = stages.place
+    real = steps.place
 
     def place(module: ForeignModule, *rest: Any) -> Any:
         placed = real(module, *rest)
         find(module, "tt.store").opname = "tt.shop"
         return placed
 
-    monkeypatch.setattr(stages, "place", place)
+    monkeypatch.setattr(steps, "place", place)
     with pytest.raises(PassError, match=r"Pass 'around-store' at .* was given a .* operation 'tt.shop'"):
         compiled(AroundStore)
 

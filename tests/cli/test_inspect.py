@@ -66,6 +66,14 @@ def shown(*arguments: object) -> dict[str, list[str]]:
     return table(done.stdout)
 
 
+def test_a_cubin_that_is_none_is_not_compared(cache: Path) -> None:
+    (binary,) = (path for path in cache.rglob("*.cubin") if "kperf" not in path.with_suffix(".json").read_text())
+    binary.write_bytes(b"no cubin")
+    done = inspect(cache)
+    assert done.returncode == 0, done.stderr
+    assert "cannot be compared" in done.stdout and "report the kernel" not in done.stdout
+
+
 def refused(done: subprocess.CompletedProcess[str], *words: str) -> None:
     assert done.returncode == 1 and not done.stdout, (done.returncode, done.stdout, done.stderr)
     assert done.stderr.startswith("kperfir: ") and done.stderr.count("\n") == 1, done.stderr

@@ -120,6 +120,15 @@ def test_a_file_is_written(tmp_path: Path) -> None:
     [
         ((), ("does not say for which target", "--target")),
         (("--target", "cuda:10"), ("'cuda:10' is no target",)),
+        (("--target", "h100"), ("'h100' is no target", "from cuda:80 on")),
+        (("--target", "cuda:75"), ("'cuda:75' is no target", "from cuda:80 on")),
+        (("--target", "cuda:999999", "--emit", "ptx"), ("'cuda:999999' is no target",)),
+        (("--target", "cuda:500", "--emit", "ptx"), ("sm_500a", "not a recognized processor")),
+        (("--target", "cuda:90", "--option", "num_stages=x"), ("num_stages is a number, and not 'x'",)),
+        (("--target", "cuda:90", "--option", "num_warps=4.0"), ("num_warps is a number, and not 4.0",)),
+        (("--target", "cuda:90", "--option", "num_warps=" + "9" * 5000), ("num_warps is a number",)),
+        (("--target", "cuda:90", "--option", "num_stages=99999999999999999999"), ("num_stages is a number",)),
+        (("--target", "cuda:90", "--option", "enable_fp_fusion=maybe"), ("enable_fp_fusion is True or False",)),
         (("--target", "opencl:1"), ("'opencl:1' is no target",)),
         (("--target", "hip:gfx942", "--emit", "sass"), ("no sass for a hip target", "amdgcn")),
         (("--target", "cuda:90", "--emit", "amdgcn"), ("no amdgcn for a cuda target", "sass")),
@@ -148,6 +157,8 @@ def test_what_makes_no_sense_is_refused(arguments: tuple[str, ...], words: tuple
         ("tt.load", "tt.lod", ("Standard input", "line ", "tt.lod")),
         ("tt.load %x_at : tensor<128x!tt.ptr<f32>>", "tt.load %at : tensor<128xi32>", ("line ", "must be ptr")),
         ("tt.func", "func.func", ("holds no tt.func",)),
+        ("tt.func public", "tt.func private", ("holds 0 kernels, and one is needed",)),
+        ("module {", "module {\n  tt.func @other() { tt.return }", ("holds 2 kernels, and one is needed",)),
     ],
 )
 def test_text_that_is_not_ir_is_refused_by_its_line(old: str, new: str, words: tuple[str, ...]) -> None:
@@ -213,6 +224,30 @@ def test_passes_of_users_run_at_their_points(level: str, shown: str, tmp_path: P
     assert with_pass.count(shown) - without.count(shown) == 2, "one store: its start and its end"
 
 
+def with_an_empty_scope() -> str:
+    mark = '"// KPERF_MARK {} empty" {{constraints = "=r", packed_element = 1 : i32, pure = false}} -> i32 loc(#loc3)'
+    lines = [f"    %{word}0 = tt.elementwise_inline_asm {mark.format(word)}" for word in ("enter", "exit")]
+    return ADD.read_text().replace("    scf.for", "\n".join([*lines, "    scf.for"]), 1)
+
+
+@pytest.mark.parametrize("command", ["opt", "inspect"])
+def test_a_scope_without_anchor_is_told_of(command: str, tmp_path: Path) -> None:
+    (tmp_path / "empty.ttir").write_text(with_an_empty_scope())
+    arguments = [sys.executable, "-m", "kperfir", command, "--target", "cuda:90", str(tmp_path / "empty.ttir")]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and done.stdout
+    assert done.stderr.startswith("kperfir: [no-anchor] ") and "'empty'" in done.stderr, done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_what_is_not_recorded_as_asked_for_is_told(tmp_path: Path) -> None:
+    (tmp_path / "notes.py").write_text(STORES.replace('context.around(op, "my store")', 'context.note("a store", op)'))
+    done = opt(ADD, "--target", "cuda:90", "--pass", tmp_path / "notes.py", "--emit", "kperf")
+    assert done.returncode == 0 and "kperf.record" in done.stdout
+    assert done.stderr.startswith("kperfir: [pass] Pass 'stores' at ttgir:after-place, ")
+    assert done.stderr.rstrip().endswith("a store") and done.stderr.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     ("more", "said"),
     [
@@ -225,6 +260,32 @@ def test_passes_of_users_that_would_not_run(more: list[str], said: str, tmp_path
     (tmp_path / "stores.py").write_text(STORES)
     done = opt(ADD, "--target", "cuda:90", "--pass", tmp_path / "stores.py", *more)
     assert done.returncode == 1 and said in done.stderr and done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('name = "stores"', 'name = "stores"\n    at = []', ("Pass 'stores': [] is no point",)),
+        ("for op in", "raise KeyboardInterrupt\n        for op in", ("interrupted", "Pass 'stores' at")),
+        ("import kperfir as kp", "raise SystemExit(0)", ("stores.py' cannot be loaded: SystemExit: 0",)),
+        (
+            'name = "stores"',
+            'name = "stores"\n    def __init__(self): self.own = []; self.own.append(self.own)',
+            ("Pass 'stores' holds a list as 'own'",),
+        ),
+    ],
+)
+def test_a_pass_of_users_that_is_broken_is_named(old: str, new: str, said: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "stores.py").write_text(STORES.replace(old, new))
+    refused(opt(ADD, "--target", "cuda:90", "--pass", tmp_path / "stores.py"), *said)
+
+
+def test_files_of_the_folder_are_not_taken_for_modules(tmp_path: Path) -> None:
+    for name in ("json", "xdsl", "triton"):
+        (tmp_path / f"{name}.py").write_text("raise ImportError('not this one')")
+    command = [sys.executable, "-P", "-m", "kperfir", "opt", str(ADD), "--target", "cuda:90", "--emit", "ttir"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_pass_of_users_that_fails_is_named_with_the_operation(tmp_path: Path) -> None:

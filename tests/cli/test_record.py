@@ -153,6 +153,7 @@ def test_passes_reach_the_program_and_its_children(tmp_path: Path) -> None:
     [
         (("--pass", "nix"), "There is no pass 'nix'"),
         (("--pass", "mine.py", "--pass-at", "ptx"), "'ptx' is no point"),
+        (("--pass-at", "nowhere"), "--pass-at says where passes run, and there is none"),
     ],
 )
 def test_passes_that_are_not_there(tmp_path: Path, options: tuple[str, ...], message: str) -> None:

@@ -14,6 +14,8 @@ from kperfir.ir.locations import Locations
 from kperfir.ir.reader import read_module
 from kperfir.passes.iterations import IterationNumbers
 from kperfir.passes.place import Placed, place
+from kperfir.passes.places import RecordPlaces
+from kperfir.passes.tables import TableBuilder
 from kperfir.plan import Plan
 
 KERNEL = """"builtin.module"() ({{
@@ -105,6 +107,31 @@ def test_in_an_outermost_loop_that_does_not_count_there_are_no_tiles() -> None:
     assert depths == ["none", "none"]
     (finding,) = done.findings
     assert "written in each turn, without its number" in finding.what
+
+
+@pytest.mark.parametrize("shapes", [(), (FOR,), (WHILE,), (FOR, FOR), (FOR, WHILE), (WHILE, FOR), (FOR, WHILE, FOR)])
+@pytest.mark.parametrize("of_outermost", [False, True])
+@pytest.mark.parametrize("count_left", [False, True])
+def test_records_of_passes_go_by_the_turns_that_those_of_rules_go_by(
+    shapes: tuple[str, ...], of_outermost: bool, count_left: bool
+) -> None:
+    def turns() -> IterationNumbers:
+        return IterationNumbers(count_left, of_outermost)
+
+    def asked(text: Any) -> list[list[tuple[int, int]]]:
+        """Of each record the numbers, each by its loop and its place in it."""
+        loops = [op for op in walk(text.root) if op.opname in ("scf.for", "scf.while")]
+        records = [op for op in text.root.walk() if op.name == "kperf.record"]
+        return [
+            [(loops.index(n.owner.parent_op()), list(n.owner.parent.ops).index(n.owner)) for n in record.operands]
+            for record in records
+        ]
+
+    text, done = module(*shapes), module(*shapes)
+    load = next(op for op in walk(text.root) if op.opname == "tt.load")
+    RecordPlaces(TableBuilder(), turns()).span(load, load, "mine", "sync", ("k.py", 8))
+    place(done, Locations.of(done), ("load",), turns=turns())
+    assert asked(text) == asked(done) and len(asked(text)) == 2
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -95,7 +97,11 @@ def test_a_name_holds_in_other_folders(two: Path, monkeypatch: pytest.MonkeyPatc
         ("none.py", "no file 'none.py'"),
         ("two.py:Third", "no class 'Third'. It has: First, Second"),
         ("two.py:Second=x", "Pass 'second' cannot be made: TypeError"),
+        ("two.py:Second=x", r"\w\. Give it what"),
         (int, "<class 'int'> is no pass"),
+        (Own((_LOOP := [], _LOOP.append(_LOOP))), "holds a tuple as 'value'"),
+        (type("Listed", (Own,), {"name": "listed", "at": []}), r"Pass 'listed': \[\] is no point"),
+        (type("Sourced", (Own,), {"name": "sourced", "sources": ("json",)}), "'sourced' has 'json' among its sources"),
         (Own(object()), "holds a object as 'value'"),
     ],
 )
@@ -105,7 +111,21 @@ def test_what_cannot_be_bound(two: Path, monkeypatch: pytest.MonkeyPatch, passes
         bind(passes)
 
 
-@pytest.mark.parametrize(("text", "message"), [("1/0", "ZeroDivisionError"), ("x = 1", "defines no pass")])
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("1/0", "cannot be loaded: ZeroDivisionError: division by zero. Repair"),
+        ("x = 1", "defines no pass"),
+        ("import sys; sys.exit(0)", "bad.py' cannot be loaded: SystemExit: 0. Repair"),
+        ("raise KeyboardInterrupt", "bad.py' cannot be loaded: KeyboardInterrupt. Repair"),
+        (TWO + "    def __init__(self): raise SystemExit", "Pass 'second' cannot be made: SystemExit. Give"),
+        (TWO.replace('"second"', '"first"'), "two passes called 'first': First and Second"),
+        (
+            "import kperfir as kp; kp.patch('none.py')",
+            r"cannot be loaded: There is no file 'none.py' [^:]*\. Check the path",
+        ),
+    ],
+)
 def test_files_without_passes(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "bad.py").write_text(text)
     with pytest.raises(PlanError, match=message):
@@ -147,6 +167,23 @@ def test_the_key_differs_by_source_state_and_point(two: Path) -> None:
     assert len(set(keys)) == 4
     two.write_text(TWO)
     assert bind(f"{two}:First")[0].key == keys[0]
+
+
+def test_the_key_differs_by_the_file_of_a_base_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    base = tmp_path / "base_of_passes.py"
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "derived.py").write_text(
+        "from base_of_passes import Base\nclass Derived(Base):\n    name = 'derived'\n"
+    )
+
+    def key(text: str) -> str:
+        base.write_text(f"import kperfir as kp\nclass Base(kp.Pass):\n    def run(self, module, context): {text}\n")
+        monkeypatch.delitem(sys.modules, "base_of_passes", raising=False)
+        importlib.invalidate_caches()
+        return bind(str(tmp_path / "derived.py"))[0].key
+
+    keys = [key("pass"), key("return None"), key("pass")]
+    assert keys[0] == keys[2] != keys[1]
 
 
 def test_code_without_a_file_is_never_the_same() -> None:

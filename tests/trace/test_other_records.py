@@ -10,7 +10,7 @@ import pytest
 
 from kperfir.capture.schema import Kernel
 from kperfir.opened import load
-from kperfir.records import Layout
+from kperfir.records import Layout, Place
 
 CLOCKS = {"clocks": (7_000_000, 7_001_000), "times_ns": (50_000, 50_500)}
 
@@ -27,6 +27,30 @@ def test_records_of_global_time_are_nanoseconds(tmp_path: Path) -> None:
     assert summary.unit == "ns" and summary.regions[0].share == pytest.approx(0.5)
     assert "total ns" in str(trace.summary()) and not trace.is_interpreted
     assert [p.code for p in trace.problems()] == []
+
+
+def codes(layout: Layout, took_cycles: int, folder: Path) -> list[str]:
+    """Problems of a launch of one CTA that took so long."""
+    kernel = Kernel(0, "add", "h", "cuda:90", layout, handmade.TABLE)
+    warps = [] if layout.holds_addresses else [handmade.span(10, took_cycles - 10)]
+    data = handmade.block(layout, clocks=(0, took_cycles), times_ns=(0, took_cycles), warps=warps)
+    trace = load(handmade.write(folder / f"{took_cycles}", [(handmade.launch(0, 1), data)], kernel))
+    return [p.code for p in trace.problems()]
+
+
+@pytest.mark.parametrize(
+    ("place", "record_bytes", "took_cycles"), [("global", 8, 1 << 30), ("global", 16, 1 << 29), ("host", 16, 1 << 29)]
+)
+def test_a_count_of_records_may_come_round_after_so_many_cycles(
+    place: Place, record_bytes: int, took_cycles: int, tmp_path: Path
+) -> None:
+    """4 GiB of records of one warp, two instructions each."""
+    layout = Layout(1, 8, place, record_bytes)
+    assert codes(layout, took_cycles, tmp_path) == ["long-count"] and codes(layout, took_cycles - 1, tmp_path) == []
+
+
+def test_a_count_of_accesses_has_room_for_more(tmp_path: Path) -> None:
+    assert codes(Layout(1, 8, "global", 256, wraps=False, lanes=32), 1 << 30, tmp_path) == []
 
 
 @pytest.mark.parametrize("step", [1, 2, 4])

@@ -84,6 +84,27 @@ def test_any_stream_pairs_as_a_stack_machine_pairs_it(warps: list[list[int]], sl
     assert [spans.cut, spans.unpaired, spans.headless] == losses
 
 
+@given(st.lists(st.integers(0, 2), max_size=12), st.sampled_from([2, 4, 8, 16]))
+@settings(max_examples=300, deadline=None)
+def test_instances_whose_pieces_found_no_slot_are_cut(regions: list[int], slots: int) -> None:
+    """Regions 0 and 1 have two pieces in the table and always take both; region 2 has one."""
+    table = Table(TABLE.regions, tuple(s for s in TABLE.sites if s.id not in (10, 11)))
+    words, expected, cut = [], [], Counter[int]()
+    for region in regions:
+        sites = [8, 9] if region == 2 else [4 * region, 4 * region + 1, 12, 4 * region + 2, 4 * region + 3]
+        first = len(words)
+        words += [(site, 1000 + 10 * (first + i)) for i, site in enumerate(sites)]
+        if len(words) <= slots:
+            expected.append((region, 1000 + 10 * first, words[-1][1], 20 if region < 2 else 10))
+        elif first < slots:
+            cut[region] += 1
+    layout = Layout(1, slots, "global", wraps=False)
+    spans = pair(decode(handmade.block(layout, clocks=(1000, 9000), warps=[words]), layout), table)
+    found = zip(spans.region, spans.start, spans.end, spans.busy)
+    assert [row for row in found if row[0] != 3] == expected
+    assert (spans.cut, spans.unpaired, spans.headless) == (cut, {}, {})
+
+
 @given(st.lists(st.integers(0, 12), max_size=40))
 @settings(max_examples=100, deadline=None)
 def test_parts_add_up_to_busy(sites: list[int]) -> None:

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from kperfir.bridge.occupancy import DeviceLimits
 
+OLDEST_CUDA = 80  # of those that records are lowered for
 _KIB = 1024
 _REGISTERS = 65536
 
 
-def _limits(ctas: int, warps: int, shared_kib: int, reserved_kib: int = 1) -> DeviceLimits:
+def _limits(ctas: int, warps: int, shared_kib: int) -> DeviceLimits:
     """`shared_kib` is what an SM has; a CTA can have all but what the system reserves."""
-    shared, reserved = shared_kib * _KIB, reserved_kib * _KIB
+    shared, reserved = shared_kib * _KIB, _KIB
     return DeviceLimits(shared - reserved, shared, reserved, _REGISTERS, warps, ctas)
 
 
 ARCHITECTURES = {
-    75: _limits(16, 32, 64, reserved_kib=0),
     80: _limits(32, 64, 164),
     86: _limits(16, 48, 100),
     87: _limits(16, 48, 164),

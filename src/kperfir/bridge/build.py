@@ -88,7 +88,7 @@ def compile_instrumented(
         KperfError: kperfir cannot instrument it.
         Exception: whatever Triton raises.
     """
-    request = replace(request, passes=tuple(bound.key for bound in passes))
+    request = replace(request, passes=tuple(bound.key for bound in passes), file=_file_of(source))
     with instrumenting(request, passes, f"{target.backend}:{target.arch}") as compile_:
         try:
             kernel = triton.compile(source, target=target, options=options | compat.key_options(request.digest()))
@@ -99,6 +99,12 @@ def compile_instrumented(
         raise LoweringError("Triton compiled it without asking kperfir.", "Run `kperfir doctor`.")
     findings = tuple(Finding(**f) for f in data["findings"])
     return Instrumented(kernel, Table.from_json(data["table"]), Layout(**data["layout"]), findings)
+
+
+def _file_of(source: Any) -> str:
+    """The file that a kernel is written in; empty where Triton has only IR."""
+    code = getattr(getattr(getattr(source, "fn", None), "fn", None), "__code__", None)
+    return str(getattr(code, "co_filename", ""))
 
 
 def instrument(plain: Any, plan: Plan, limits: DeviceLimits, passes: tuple[Bound, ...] = ()) -> Twin:
@@ -149,7 +155,8 @@ def settle(plan: Plan, before: Resources, limits: DeviceLimits, build: Callable[
         made, worse = _try_shared(build, request, before)
         if made is not None:
             return made, reason
-        request, reason = replace(request, place="global"), f"global memory: {worse}"
+        # not the slots that were chosen for the room in shared memory
+        request, reason = replace(Request.of(plan), place="global"), f"global memory: {worse}"
     return build(request), reason
 
 

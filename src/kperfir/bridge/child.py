@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import re
 import signal
 import subprocess
@@ -12,10 +13,12 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from kperfir.errors import BridgeError, IRError, KperfError, LoweringError, PlanError
+from kperfir.errors import BridgeError, IRError, KperfError, LoweringError, PassError, PlanError
 
 _WORK = {"opt": "kperfir.bridge.pipeline", "measure": "kperfir.bridge.measure"}
-_FAMILIES = {family.__name__: family for family in (BridgeError, IRError, LoweringError, PlanError)}
+_FAMILIES = {family.__name__: family for family in (BridgeError, IRError, LoweringError, PassError, PlanError)}
+_ROOT = str(Path(__file__).parents[2])  # so that the child finds this kperfir, wherever it was started
+_UNKNOWN = re.compile(r"'\S+' is not a recognized processor")
 _DIAGNOSTIC = re.compile(r"^(.*?): (?:fatal )?error: (.*)$|^(LLVM ERROR: .*|.*Assertion .* failed\.)$")
 _IN_TEXT = re.compile(r'^(?:loc\(")?/proc/self/fd/\d+"?:(\d+):(\d+)\)?$')
 _CURE = "Give another --target, or look at an earlier level with `kperfir opt --emit`."
@@ -33,12 +36,21 @@ def in_child(work: str, name: str, **arguments: Any) -> Any:
     """
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder) / "answer"
-        command = [sys.executable, "-m", __spec__.name, work, str(answer)]
+        # -P: files of the current folder must not be taken for modules
+        command = [sys.executable, "-P", "-m", __spec__.name, work, str(answer)]
         done = subprocess.run(
-            command, input=json.dumps(arguments), capture_output=True, text=True, errors="replace", check=False
+            command,
+            input=json.dumps(arguments),
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join([*filter(None, [os.environ.get("PYTHONPATH")]), _ROOT])},
         )
         if not answer.exists():
             raise _ended(name, done)
+        if found := _UNKNOWN.search(done.stderr):
+            raise LoweringError(f"{name}: Triton's LLVM says: {found[0]}.", "Give another --target.")
         result = json.loads(answer.read_text())
     if "error" not in result:
         return result["value"]
@@ -72,7 +84,11 @@ def _main(work: str, answer: str) -> None:
     except KperfError as error:
         result = {"error": [type(error).__name__, error.what, error.cure]}
     except ModuleNotFoundError as error:
-        result = {"error": ["BridgeError", f"'{error.name}' is not installed.", "Install triton."]}
+        package = (error.name or "").partition(".")[0]
+        result = {"error": ["BridgeError", f"'{error.name}' is not installed.", f"Install {package}."]}
+    except KeyboardInterrupt as error:
+        what = "; ".join(["It was interrupted", *getattr(error, "__notes__", [])])
+        result = {"error": ["PassError", f"{what}.", ""]}
     Path(answer).write_text(json.dumps(result))
 
 

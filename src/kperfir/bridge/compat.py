@@ -20,6 +20,7 @@ from triton.compiler.compiler import make_backend
 from triton.runtime.cache import get_cache_key
 
 from kperfir.errors import BridgeError
+from kperfir.ir.attributes import get_integer
 
 OLDEST = (3, 6, 0)
 NEWEST_TESTED = (3, 9, 0)
@@ -98,8 +99,7 @@ def _frozen(value: Any) -> Any:
 
 def _source_warps(kernel: Any) -> int | None:
     """Warps as asked for: specialisation overwrites the number in the metadata."""
-    found = re.search(r'"?ttg\.num-warps"? = (\d+)', kernel.asm.get("ttgir", ""))
-    return int(found.group(1)) if found else None
+    return get_integer(kernel.asm.get("ttgir", ""), "ttg.num-warps")
 
 
 def _hash_of(kernel: Any, backend: Any, options: dict[str, Any]) -> str:

@@ -37,6 +37,7 @@ class Inspection:
         warnings: sentences, the most important first.
         proposal: a plan that keeps the CTAs an SM where this one does not; empty where
             it does, or where none was found.
+        findings: sentences on what is not recorded as it was asked for.
     """
 
     target: str
@@ -46,6 +47,7 @@ class Inspection:
     place_reason: str
     warnings: tuple[str, ...] = ()
     proposal: str = ""
+    findings: tuple[str, ...] = ()
 
     @property
     def instructions_per_record(self) -> float:
@@ -56,4 +58,5 @@ class Inspection:
     def from_dict(data: dict[str, Any]) -> Inspection:
         """The inverse of `dataclasses.asdict`, by way of JSON."""
         plain, instrumented = Cost(**data["plain"]), Cost(**data["instrumented"])
-        return Inspection(**data | {"plain": plain, "instrumented": instrumented, "warnings": tuple(data["warnings"])})
+        told = {name: tuple(data[name]) for name in ("warnings", "findings")}
+        return Inspection(**data | {"plain": plain, "instrumented": instrumented} | told)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from kperfir.errors import BridgeError
+from kperfir.ir.attributes import get_integer
 
 _METADATA = "kperf"  # marks a kernel that was compiled with records
-_WARPS = re.compile(r'"?ttg\.num-warps"? = (\d+)')
 
 
 @dataclass(frozen=True)
@@ -67,8 +66,8 @@ def entry_of(files: Mapping[str, Path]) -> Entry | None:
     except (OSError, ValueError, KeyError, TypeError) as error:
         what = f"{files['json']} is no metadata of Triton's ({type(error).__name__}: {error})."
         raise BridgeError(what, "Give an entry of Triton's cache.") from None
-    if found := _WARPS.search(scheduled):  # specialisation overwrites the number in the metadata
-        metadata["num_warps"] = int(found.group(1))
+    if warps := get_integer(scheduled, "ttg.num-warps"):  # specialisation overwrites the number in the metadata
+        metadata["num_warps"] = warps
     return Entry(metadata.get("name", source.stem), source, named, metadata, files.get("cubin"))
 
 

@@ -8,6 +8,8 @@ from typing import Any
 
 from triton._C.libtriton import ir
 
+from kperfir.bridge.architectures import OLDEST_CUDA
+from kperfir.bridge.refusal import read_back
 from kperfir.bridge.request import (
     MODULE_ATTRIBUTE,
     SCOPES_ATTRIBUTE,
@@ -16,7 +18,7 @@ from kperfir.bridge.request import (
     read_pieces,
     site_pieces,
 )
-from kperfir.bridge.text import generic_text, parse_text
+from kperfir.bridge.text import generic_text
 from kperfir.bridge.user_passes import UserPasses
 from kperfir.errors import LoweringError
 from kperfir.ir.attributes import get_text
@@ -32,7 +34,6 @@ from kperfir.targets.amd import Amd
 from kperfir.targets.nvidia import Nvidia
 from kperfir.windows import Windows
 
-OLDEST_CUDA = 80
 AMD_ARCHITECTURES = ("gfx942", "gfx950")
 
 _TARGET = re.compile(r'ttg\.target = "(\w+):(\w+)"')
@@ -107,7 +108,7 @@ def lower_to_llvm(module: Any, gpu: GpuKernel, user: UserPasses) -> Any:
     layout = gpu.layout
     frame = Frame(layout, gpu.kernel.scratch, gpu.base_bytes, gpu.warp_size)
     text = to_llvm(gpu.kernel, _target(gpu.kernel), frame)
-    lowered = parse_text(user.after_lowering(text, module.context), module.context)
+    lowered = read_back(user.after_lowering(text, module.context), module.context)
     if layout.place == "shared":
         _set(module, "ttg.shared", gpu.base_bytes + layout.warps * layout.ring_bytes)
     _set(module, "ttg.profile_scratch_memory_size", layout.cta_bytes)

@@ -17,7 +17,7 @@ from kperfir.bridge.pipeline import Pipeline
 from kperfir.bridge.request import Request
 from kperfir.bridge.source import KernelText
 from kperfir.capture.schema import Resources
-from kperfir.errors import IRError, LoweringError
+from kperfir.errors import BridgeError, IRError, LoweringError
 from kperfir.plan import Plan
 
 _COARSER = (("warp-group", 4), ("cta", 0))
@@ -25,11 +25,12 @@ _COARSER = (("warp-group", 4), ("cta", 0))
 
 @dataclass(frozen=True)
 class _Measured:
-    """One build: its cost, its records, the slots of a ring; no records in the plain one."""
+    """One build: its cost, its records, the slots of a ring, what was found; no records in the plain one."""
 
     cost: Cost
     sites: int = 0
     slots: int = 0
+    findings: tuple[str, ...] = ()
 
     @property
     def resources(self) -> Resources:
@@ -56,7 +57,8 @@ class _Inspector:
         usage = amd_usage(assembly, binary) if pipeline.target.backend == "hip" else nvidia_usage(binary)
         sites = len(pipeline.table.sites) + len(pipeline.table.accesses) if pipeline.table else 0
         slots = pipeline.layout.slots if pipeline.layout else 0
-        return _Measured(_cost(usage, pipeline.metadata, self.limits), sites, slots)
+        findings = tuple(str(finding) for finding in pipeline.user.findings)
+        return _Measured(_cost(usage, pipeline.metadata, self.limits), sites, slots, findings)
 
     def planned(self, plan: Plan) -> tuple[_Measured, str]:
         """The build that a recording with this plan makes, and why its rings lie where they do."""
@@ -130,14 +132,19 @@ def run(
     if fewer := occupancy_lost(inspector.plain.resources, made.resources):
         proposal = inspector.proposal(asked, made)
         warnings = (f"With records {fewer}.", *warnings)
-    return asdict(Inspection(inspector.target, inspector.plain.cost, made.cost, made.sites, reason, warnings, proposal))
+    plain = inspector.plain.cost
+    found = Inspection(inspector.target, plain, made.cost, made.sites, reason, warnings, proposal, made.findings)
+    return asdict(found)
 
 
 def _differs(plain: Cost, binary: str, metadata: dict[str, Any]) -> tuple[str, ...]:
     """A cache may have been filled by another Triton, or with another environment."""
     if not binary:
         return ()
-    usage = nvidia_usage(Path(binary).read_bytes())
+    try:
+        usage = nvidia_usage(Path(binary).read_bytes())
+    except (BridgeError, OSError):
+        return (f"The kernel in the cache cannot be compared: {binary} is no cubin that can be read.",)
     if (usage.registers, usage.instructions) == (plain.registers, plain.instructions):
         return ()
     made_by = metadata.get("triton_version", "an unknown version")

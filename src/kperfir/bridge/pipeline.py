@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 from triton._C.libtriton import ir
@@ -16,24 +17,21 @@ from triton.backends.compiler import Language
 from kperfir.bridge.binary import disassembled
 from kperfir.bridge.levels import PASSES, STATES, Route, route
 from kperfir.bridge.lower import GpuKernel, lower_to_gpu, lower_to_llvm
-from kperfir.bridge.request import MODULE_ATTRIBUTE, SCOPES_ATTRIBUTE, SITES_ATTRIBUTE, Request, pieces_text
+from kperfir.bridge.refusal import read_back
+from kperfir.bridge.request import SCOPES_ATTRIBUTE, Request
 from kperfir.bridge.source import KernelText
 from kperfir.bridge.stages import before_translation
+from kperfir.bridge.steps import carried, check_records, placed, tagged
 from kperfir.bridge.text import generic_text, parse_text
 from kperfir.bridge.user_passes import UserPasses
 from kperfir.errors import IRError, KperfError, LoweringError, PlanError
 from kperfir.ir.attributes import get_text, set_text
 from kperfir.ir.foreign import ForeignModule
-from kperfir.ir.locations import Locations
 from kperfir.ir.printer import print_module
 from kperfir.ir.reader import read_module
 from kperfir.ir.spelled import read_records, spell_gpu, spell_records
-from kperfir.passes.carrier import lower_records
-from kperfir.passes.explicit import find_markers
-from kperfir.passes.instrument import instrument
-from kperfir.passes.place import place
 from kperfir.passes.registry import bind, names_pass
-from kperfir.passes.scopes import Scope, has_markers, read_scopes, scopes_text, tag_scopes
+from kperfir.passes.scopes import Scope, read_scopes, scopes_text
 from kperfir.passes.user import Bound
 from kperfir.plan import Plan
 from kperfir.records import Layout, Table
@@ -70,11 +68,10 @@ class Pipeline:
         self.source, self.request, self.generic = source, request, generic
         self.backend, self.options = source.backend_and_options()
         self.target = self.backend.target
-        self.user = UserPasses(passes, f"{self.target.backend}:{self.target.arch}", request.regions)
+        self.user = UserPasses(passes, f"{self.target.backend}:{self.target.arch}", request.regions, request.turns)
         self.metadata: dict[str, Any] = {"target": self.target, **vars(self.options)}
         self.table: Table | None = None
         self.layout: Layout | None = None
-        self.scopes: tuple[Scope, ...] = ()
         self.stages: dict[str, Callable[[Any, dict[str, Any]], Any]] = {}
 
     def run(self, way: Route) -> str:
@@ -126,64 +123,39 @@ class Pipeline:
         if records is not None:
             if way.emit == "kperf":
                 return spell_records(records)
-            module = self.carried(records)
+            module = carried(records, self.request, self.context)
         return self.printed(module) if way.emit == "ttgir" else module
 
-    def parsed(self, text: str) -> Any:
-        """The module of a text."""
+    @cached_property
+    def context(self) -> Any:
+        """Triton's, with all its dialects."""
         context = ir.context()
         ir.load_dialects(context)
         self.backend.load_dialects(context)
-        self.context = context
+        return context
+
+    def parsed(self, text: str) -> Any:
+        """The module of the text that was given."""
         try:
-            return parse_text(text, context)
+            return parse_text(text, self.context)
         except IRError:
             raise IRError("Triton cannot read it.", "Give TTIR or TTGIR that this version of Triton prints.") from None
 
     def tagged(self, module: Any) -> Any:
-        module, self.scopes = self.user.on_ttir(module, "before", 0)
-        text = generic_text(module)
-        if has_markers(text):
-            foreign = read_module(text, with_values=False)
-            self.scopes += tag_scopes(foreign, len(self.scopes)).scopes
-            module = self.read_back(foreign)
-        module, scopes = self.user.on_ttir(module, "after", len(self.scopes))
-        self.scopes += scopes
-        if not self.scopes:
+        """TTIR with tags, and the scopes they stand for in an attribute."""
+        module, scopes = tagged(module, self.user)
+        if not scopes:
             return module
         named = read_module(generic_text(module), with_values=False)
-        set_text(named, SCOPES_ATTRIBUTE, scopes_text(self.scopes))
-        return self.read_back(named)
+        set_text(named, SCOPES_ATTRIBUTE, scopes_text(scopes))
+        return read_back(print_module(named), module.context)
 
     def placed(self, module: Any) -> ForeignModule:
+        """TTGIR with records."""
         text = generic_text(module)
-        foreign, user = read_module(text), self.user
-        user.on_ttgir(foreign, "before", module.context)
-        locations = Locations.of(foreign)
-        explicit = has_markers(text)
-        scopes, markers = find_markers(foreign, locations) if explicit else (_scopes(foreign, text), ())
-        request = self.request
-        if request.addresses:
-            user.on_ttgir(foreign, "after", module.context)
-            instrument(foreign, request.addresses, [m.op for m in markers])
-            return foreign
-        place(foreign, locations, request.regions, scopes, markers, request.turns(), user.tables)
-        user.on_ttgir(foreign, "after", module.context)
-        self.table = user.tables.table()
-        if not self.table.sites:
-            raise LoweringError("There is nothing to record: no scope is left and no rule picks an operation.", _CURE)
-        set_text(foreign, SITES_ATTRIBUTE, pieces_text(self.table))
-        return foreign
-
-    def carried(self, records: ForeignModule) -> Any:
-        lower_records(records)
-        if get_text(records.root.attributes_text, MODULE_ATTRIBUTE) is None:
-            set_text(records, MODULE_ATTRIBUTE, self.request.to_json())
-        return self.read_back(records)
-
-    def read_back(self, module: ForeignModule) -> Any:
-        """Triton's module of one that a pass changed."""
-        return self.parsed(print_module(module))
+        records = placed(text, module.context, self.user, self.request, _scopes(text))
+        self.table = self.user.tables.table()
+        return records
 
     def printed(self, module: Any) -> str:
         """Text of Triton's dialects."""
@@ -206,7 +178,9 @@ class Pipeline:
 
     def lowered(self, module: Any, way: Route) -> Any:
         gpu: GpuKernel = lower_to_gpu(module, self.user)
-        self.layout, self.table = gpu.layout, self.table or self.user.tables.table()
+        if "place" in way.passes:
+            check_records(self.user)
+        self.layout, self.table = gpu.layout, self.user.tables.table()
         if way.emit == "kperf-gpu":
             raise _Reached(spell_gpu(gpu.kernel))
         return lower_to_llvm(module, gpu, self.user)
@@ -225,9 +199,9 @@ class Pipeline:
             raise LoweringError(f"Triton cannot make {name} of it for {target} ({said}).", _CURE) from None
 
 
-def _scopes(module: ForeignModule, text: str) -> tuple[Scope, ...]:
+def _scopes(text: str) -> tuple[Scope, ...]:
     """Scopes that the tags of a module name."""
-    listed = get_text(module.root.attributes_text, SCOPES_ATTRIBUTE)
+    listed = get_text(text, SCOPES_ATTRIBUTE)
     if listed is not None:
         return read_scopes(listed)
     if _TAG in text:
@@ -257,8 +231,8 @@ def run(
     passes: list[str],
     emit: str | None,
     generic: bool,
-) -> str:
-    """The work of `kperfir opt`.
+) -> dict[str, Any]:
+    """The work of `kperfir opt`: the text, and the findings as sentences.
 
     Raises:
         KperfError: as `Pipeline.run`, or what was asked for makes no sense.
@@ -268,5 +242,6 @@ def run(
     way = route(source.state, tuple(n for n in passes if n not in users), emit, source.gpu_target().backend)
     bound = bind(users)
     _check_reached(bound, source.state, way)
-    result = Pipeline(source, Request.of(Plan.parse(plan)), generic, bound).run(way)
-    return _OWN_FILE.sub("-", result)
+    pipeline = Pipeline(source, Request.of(Plan.parse(plan)), generic, bound)
+    result = _OWN_FILE.sub("-", pipeline.run(way))
+    return {"text": result, "findings": [str(finding) for finding in pipeline.user.findings]}

@@ -55,6 +55,19 @@ def _location(lines: list[str], at: int) -> str:
     return next((location_of(line) for line in lines[at + 1 :] if line.startswith(indent + "})")), "")
 
 
+def read_back(text: str, context: Any) -> Any:
+    """Triton's module of a text that kperfir made.
+
+    Raises:
+        IRError: Triton refuses it; which operation, and in which words.
+    """
+    try:
+        return parse_text(text, context)
+    except IRError:
+        what = f"Triton refuses the module with records: {refusal_of(text, context)}."
+        raise IRError(what, "Please report the kernel.") from None
+
+
 @contextmanager
 def _heard() -> Iterator[BinaryIO]:
     """Standard error of the process goes to a file meanwhile; what is not Triton's is passed on behind it."""

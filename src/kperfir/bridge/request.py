@@ -35,6 +35,7 @@ class Request:
     version: whether records carry the turn of their loop, or of the outermost.
     passes: keys of users' passes, in order.
     addresses: kinds of access whose addresses are traced; then nothing is timed.
+    file: the kernel's, which the table of regions names; Triton's own key does not have it.
     """
 
     regions: tuple[str, ...]
@@ -50,6 +51,7 @@ class Request:
     version: Version = "none"
     passes: tuple[str, ...] = ()
     addresses: tuple[str, ...] = ()
+    file: str = ""
 
     @staticmethod
     def of(plan: Plan) -> Request:

@@ -11,17 +11,19 @@ from typing import Any
 from triton.backends.compiler import GPUTarget
 from triton.compiler.compiler import make_backend
 
+from kperfir.bridge.architectures import OLDEST_CUDA
 from kperfir.errors import IRError, PlanError
+from kperfir.ir.attributes import get_integer
 from kperfir.ir.chunks import PREFIX as CARRIER
 from kperfir.ir.spelled import holds_records
 
 _COMMENT = re.compile(r"^[ \t]*//.*$", re.MULTILINE)
 _FUNCTION = re.compile(r'\btt\.func\b|"tt\.func"')
-_WARPS = re.compile(r'"?ttg\.num-warps"? = (\d+)')
-_CTAS = re.compile(r'"?ttg\.num-ctas"? = (\d+)')
 _TARGET = re.compile(r'"?ttg\.target"? = "([^"]*)"')
 _WAVES_OF_64 = re.compile(r"gfx9\w{2}")
-_OLDEST_NVIDIA = 75
+_NVIDIA = re.compile(r"\d{2,4}", re.ASCII)
+_PRIVATE = re.compile(r'tt\.func (?:private|nested) |sym_visibility = "(?:private|nested)"')
+_MOST = 1 << 31
 
 
 @dataclass(frozen=True)
@@ -55,15 +57,19 @@ class KernelText:
         """Number in `levels.STATES` of what it holds.
 
         Raises:
-            IRError: it is neither TTIR nor TTGIR.
+            IRError: it is neither TTIR nor TTGIR, or holds another number of kernels than one.
         """
         if not _FUNCTION.search(self.code):
             raise IRError("It holds no tt.func, so it is neither TTIR nor TTGIR.", "Give text that Triton printed.")
+        functions = [line for line in self.code.splitlines() if _FUNCTION.search(line)]
+        kernels = sum(_PRIVATE.search(line) is None for line in functions)
+        if kernels != 1:
+            raise IRError(f"It holds {kernels} kernels, and one is needed.", "Make one tt.func public, others private.")
         if holds_records(self.code):
             return 2
         if CARRIER in self.code:
             return 3
-        return int(bool(_WARPS.search(self.code)))
+        return int(bool(get_integer(self.code, "ttg.num-warps")))
 
     def gpu_target(self) -> GPUTarget:
         """The target asked for, or the one that TTGIR names.
@@ -87,14 +93,16 @@ class KernelText:
             PlanError: an option is unknown, or refused by Triton.
         """
         backend = make_backend(self.gpu_target())
-        known = sorted(f.name for f in fields(type(backend.parse_options({}))))
+        usual = vars(backend.parse_options({}))
+        known = sorted(usual)
         options = {name: _value(value) for name, value in self.options.items()}
         for name in options:
             if name not in known:
                 raise PlanError(f"Triton has no option '{name}' for this target.", f"It has {', '.join(known)}.")
-        for name, pattern in (("num_warps", _WARPS), ("num_ctas", _CTAS)):
-            if found := pattern.search(self.code):
-                options[name] = int(found.group(1))
+            _check_kind(name, options[name], usual[name])
+        for name, attribute in (("num_warps", "ttg.num-warps"), ("num_ctas", "ttg.num-ctas")):
+            if number := get_integer(self.code, attribute):
+                options[name] = number
         try:
             return backend, backend.parse_options(options)
         except (AssertionError, TypeError, ValueError) as error:
@@ -103,13 +111,21 @@ class KernelText:
 
 def _parse_target(text: str) -> GPUTarget:
     backend, _, arch = text.partition(":")
-    if backend == "cuda" and arch.isascii() and arch.isdigit() and int(arch) >= _OLDEST_NVIDIA:
+    if backend == "cuda" and _NVIDIA.fullmatch(arch) and int(arch) >= OLDEST_CUDA:
         return GPUTarget("cuda", int(arch), 32)
     if backend == "hip" and re.fullmatch(r"gfx[0-9a-f]{3,4}", arch):
         return GPUTarget("hip", arch, 64 if _WAVES_OF_64.fullmatch(arch) else 32)
-    raise PlanError(
-        f"'{text}' is no target.", f"Use one like cuda:90, from cuda:{_OLDEST_NVIDIA} on, or like hip:gfx942."
-    )
+    raise PlanError(f"'{text}' is no target.", f"Use one like cuda:90, from cuda:{OLDEST_CUDA} on, or like hip:gfx942.")
+
+
+def _check_kind(name: str, value: Any, usual: Any) -> None:
+    """Triton takes any value, and fails at it later in words of its own."""
+    shown = repr(value)[:40]
+    if isinstance(usual, bool):
+        if not isinstance(value, (bool, int)):
+            raise PlanError(f"{name} is True or False, and not {shown}.", f"Use --option {name}={usual}.")
+    elif isinstance(usual, int) and (type(value) is not int or abs(value) >= _MOST):
+        raise PlanError(f"{name} is a number, and not {shown}.", f"Use --option {name}={usual}.")
 
 
 def _value(value: Any) -> Any:

@@ -25,20 +25,13 @@ from triton import knobs
 from kperfir import language
 from kperfir.bridge.lower import lower_module
 from kperfir.bridge.replaced import replaced
-from kperfir.bridge.request import MODULE_ATTRIBUTE, SCOPES_ATTRIBUTE, SITES_ATTRIBUTE, Request, pieces_text
-from kperfir.bridge.text import generic_text, parse_text
+from kperfir.bridge.request import Request
+from kperfir.bridge.steps import carried, check_records, placed, tagged
+from kperfir.bridge.text import generic_text
 from kperfir.bridge.user_passes import UserPasses
 from kperfir.errors import KperfError, LoweringError
-from kperfir.ir.attributes import set_text
-from kperfir.ir.locations import Locations
-from kperfir.ir.printer import print_module
-from kperfir.ir.reader import read_module
-from kperfir.passes.carrier import lower_records
-from kperfir.passes.explicit import find_markers
 from kperfir.passes.finding import Finding
-from kperfir.passes.instrument import instrument
-from kperfir.passes.place import place
-from kperfir.passes.scopes import Scope, has_markers, scopes_text, tag_scopes
+from kperfir.passes.scopes import Scope
 from kperfir.passes.user import Bound
 from kperfir.records import Layout
 
@@ -82,7 +75,7 @@ def instrumenting(request: Request, passes: tuple[Bound, ...] = (), target: str 
     compiles come one after another; what other threads compile meanwhile stays
     plain, under the key that it has anyway.
     """
-    compile_ = Compile(request, UserPasses(passes, target, request.regions))
+    compile_ = Compile(request, UserPasses(passes, target, request.regions, request.turns))
     with _lock, _located(), _hooked(), before_translation(_lower_records):
         token = _compile.set(compile_)
         emitting = language.emitting.set(True)
@@ -158,9 +151,7 @@ def _wrap(stages: dict[str, Any], compile_: Compile) -> None:
         stages["ttir"] = lambda source, metadata: ttir(_noted(compile_, _tag, source, compile_), metadata)
     else:
         compile_.user.skip_ttir()
-    stages["ttgir"] = lambda source, metadata: _noted(
-        compile_, _place, ttgir(source, metadata), metadata, compile_, gluon
-    )
+    stages["ttgir"] = lambda source, metadata: _noted(compile_, _place, ttgir(source, metadata), metadata, compile_)
     stages["llir"] = lambda source, metadata: _noted(compile_, _lower, llir, source, metadata, compile_)
 
 
@@ -187,52 +178,17 @@ def _uncollected() -> Iterator[None]:
 
 @_uncollected()
 def _tag(source: Any, compile_: Compile) -> Any:
-    """Scopes of a Triton-DSL kernel become location tags. Without scopes and passes nothing is read."""
-    source, scopes = compile_.user.on_ttir(source, "before", 0)
-    compile_.scopes = scopes
-    text = generic_text(source)
-    if has_markers(text):
-        module = read_module(text, with_values=False)
-        tagged = tag_scopes(module, len(scopes))
-        compile_.scopes += tagged.scopes
-        compile_.findings.extend(tagged.findings)
-        source = parse_text(print_module(module), source.context)
-    source, scopes = compile_.user.on_ttir(source, "after", len(compile_.scopes))
-    compile_.scopes += scopes
+    """Scopes of a Triton-DSL kernel become location tags."""
+    source, compile_.scopes = tagged(source, compile_.user)
     return source
 
 
 @_uncollected()
-def _place(source: Any, metadata: dict[str, Any], compile_: Compile, gluon: bool) -> Any:
+def _place(source: Any, metadata: dict[str, Any], compile_: Compile) -> Any:
     """Records go in."""
-    module, user = read_module(generic_text(source)), compile_.user
-    user.on_ttgir(module, "before", source.context)
-    locations = Locations.of(module)
-    scopes, markers = find_markers(module, locations) if gluon else (compile_.scopes, ())
-    request = compile_.request
-    if request.addresses:
-        user.on_ttgir(module, "after", source.context)
-        compile_.findings.extend(instrument(module, request.addresses, [m.op for m in markers]))
-        set_text(module, SCOPES_ATTRIBUTE, scopes_text(scopes))
-    else:
-        placed = place(module, locations, request.regions, scopes, markers, request.turns(), user.tables)
-        compile_.findings.extend(placed.findings)
-        user.on_ttgir(module, "after", source.context)
-        if not user.at("llvm", "before"):
-            _check_records(user)
-    lower_records(module)
-    set_text(module, MODULE_ATTRIBUTE, compile_.request.to_json())
-    set_text(module, SITES_ATTRIBUTE, pieces_text(user.tables.table()))
+    module = placed(generic_text(source), source.context, compile_.user, compile_.request, compile_.scopes)
     metadata[METADATA] = {"request": compile_.request.to_json()}
-    return parse_text(print_module(module), source.context)
-
-
-def _check_records(user: UserPasses) -> None:
-    if not user.tables.has_sites and not user.tables.has_accesses:
-        raise LoweringError(
-            "It has nothing to record: no scope is left in it and no rule picks an operation.",
-            'Record it with regions="auto", or put a scope into it.',
-        )
+    return carried(module, compile_.request, source.context)
 
 
 def _lower(llir: Callable[..., Any], source: Any, metadata: dict[str, Any], compile_: Compile) -> Any:
@@ -242,7 +198,7 @@ def _lower(llir: Callable[..., Any], source: Any, metadata: dict[str, Any], comp
         raise LoweringError(
             "Triton's backend did not pass the point where records are lowered.", "Run `kperfir doctor`."
         )
-    _check_records(compile_.user)
+    check_records(compile_.user)
     metadata[METADATA] |= {
         "table": compile_.user.tables.table().to_json(),
         "findings": [asdict(f) for f in compile_.findings],

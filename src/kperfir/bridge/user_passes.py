@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
@@ -21,12 +22,13 @@ from kperfir.ir.reader import read_module
 from kperfir.passes.check import broken_link, first_change, without_locations
 from kperfir.passes.context import PassContext, Places, describe
 from kperfir.passes.finding import Finding
+from kperfir.passes.iterations import IterationNumbers
 from kperfir.passes.places import ChunkPlaces, NoPlaces, RecordPlaces, TagPlaces
 from kperfir.passes.scopes import Scope
 from kperfir.passes.tables import TableBuilder
 from kperfir.passes.user import Bound, Level, Point, When
 
-_CURE = "Repair the pass, or take it away with kperfir.unpatch()."
+_CURE = "Repair the pass, or leave it out."
 
 
 @dataclass(frozen=True)
@@ -35,12 +37,14 @@ class UserPasses:
 
     Attributes:
         target: for example "cuda:90". rules: of the recording.
+        turns: makes what numbers of turns the records of one pass in loops get.
         tables: grows by what passes place. findings: grows by what they tell.
     """
 
     passes: tuple[Bound, ...] = ()
     target: str = ""
     rules: tuple[str, ...] = ()
+    turns: Callable[[], IterationNumbers | None] = lambda: None
     tables: TableBuilder = field(default_factory=TableBuilder)
     findings: list[Finding] = field(default_factory=list)
 
@@ -91,7 +95,7 @@ class UserPasses:
         for bound in self.at("ttgir", when):
             locations = Locations.of(module)
             self._check_text(bound, print_module(module, without_records=True), context, "was given")
-            self._run(bound, module, locations, RecordPlaces(self.tables))
+            self._run(bound, module, locations, RecordPlaces(self.tables, self.turns()))
             self._check_links(bound, module, locations)
             self._check_text(bound, self._printed(bound, module, True), context, "left")
 
@@ -102,7 +106,13 @@ class UserPasses:
             PassError: as `on_ttgir`.
         """
         for bound in self.at("llvm", "before"):
+            before = len(kernel.carriers)
             self._on_llvm(bound, kernel, ChunkPlaces(kernel, self.tables), context)
+            if self.turns() is not None and len(kernel.carriers) > before:
+                what = (
+                    "Loops are branches in the LLVM dialect, so its records are written in every turn, without version."
+                )
+                self.findings.append(Finding("pass-turns", str(bound), what, "Let it run at ttgir."))
 
     def after_lowering(self, text: str, context: Any) -> str:
         """The lowered module after the passes that run on it.
@@ -130,6 +140,9 @@ class UserPasses:
         except KperfError as error:
             what = error.what if error.what.startswith(str(bound)) else f"{bound}: {error.what}"
             raise PassError(what, error.cure or _CURE) from error
+        except KeyboardInterrupt as error:  # the user's, or the pass's own
+            error.add_note(f"{bound} was running")
+            raise
         except (Exception, SystemExit) as error:
             where = _where(error.__traceback__, bound, locations)
             raise PassError(f"{bound} raised {_named(error)}{where}.", _CURE) from error

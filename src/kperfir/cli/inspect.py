@@ -56,7 +56,11 @@ def inspect(
     plan: Annotated[str, typer.Option(help="As key=value;...", metavar="PLAN")] = "regions=auto",
     options: Annotated[
         list[str] | None,
-        typer.Option("--option", help="Compile option of Triton's for TTIR, such as num_warps=8; several times."),
+        typer.Option(
+            "--option",
+            help="Compile option of Triton's for TTIR, such as num_warps=8; several times.",
+            metavar="NAME=VALUE",
+        ),
     ] = None,
 ) -> None:
     """Show what records cost the kernels of a program, of Triton's cache, or of a file of TTIR or TTGIR."""
@@ -73,7 +77,10 @@ def inspect(
             note(str(error))
             failed += 1
             continue
-        say(("\n" if shown else "") + report(subject.name, Inspection.from_dict(data)))
+        found = Inspection.from_dict(data)
+        for finding in found.findings:
+            note(finding)
+        say(("\n" if shown else "") + report(subject.name, found))
         shown += 1
     if not shown and not failed:
         raise PlanError("The plan leaves out every kernel that was found.", "Change its kernels=.")

@@ -12,6 +12,7 @@ from kperfir.bridge.child import in_child
 from kperfir.bridge.levels import LEVELS, PASSES
 from kperfir.cli.output import say
 from kperfir.errors import ExportError, IRError, PlanError
+from kperfir.notes import note
 from kperfir.plan import Plan
 
 
@@ -56,11 +57,13 @@ def opt(
         emit=emit,
         generic=generic,
     )
+    for finding in result["findings"]:
+        note(finding)
     if output is None:
-        say(result.rstrip("\n"))
+        say(result["text"].rstrip("\n"))
         return
     try:
-        output.write_text(result)
+        output.write_text(result["text"])
     except OSError as error:
         raise ExportError(f"{output} cannot be written: {error.strerror}.", "Choose another place with -o.") from None
 

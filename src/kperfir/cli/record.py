@@ -15,7 +15,7 @@ from kperfir.capture.device.driver import driver_present
 from kperfir.capture.policy import HANG_TIMEOUT_S, Policy
 from kperfir.cli import children
 from kperfir.cli.program import NO_GPU_SIGNS, ProgramFailure, run_program
-from kperfir.errors import ProgramError
+from kperfir.errors import PlanError, ProgramError
 from kperfir.notes import note
 from kperfir.passes.patched import patch
 from kperfir.passes.registry import absolute
@@ -77,6 +77,8 @@ def record(
     os.environ.setdefault("TORCHINDUCTOR_USE_STATIC_CUDA_LAUNCHER", "0")
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
     named = tuple(absolute(given) for given in passes or ())
+    if pass_at and not named:
+        raise PlanError("--pass-at says where passes run, and there is none.", "Add --pass NAME, or leave it out.")
     if named:
         patch(named, at=pass_at or None)
     try:

@@ -1,4 +1,4 @@
-"""Text of kperfir's own in the attributes of a module: it travels with the module through Triton's passes."""
+"""Attributes of a module: integers of Triton's, and text of kperfir's own, which travels through Triton's passes."""
 
 from __future__ import annotations
 
@@ -21,6 +21,12 @@ def get_text(attributes: str, name: str) -> str | None:
     """A string attribute out of the text of a module's attributes; None where it is not there."""
     found = re.search(rf'{re.escape(name)} = "((?:[^"\\]|\\.)*)"', attributes)
     return _ESCAPED.sub(_unescape, found.group(1)) if found else None
+
+
+def get_integer(text: str, name: str) -> int | None:
+    """An integer attribute out of a module's text, custom or generic form; None where it is not there."""
+    found = re.search(rf'"?{re.escape(name)}"? = (\d+)', text)
+    return int(found.group(1)) if found else None
 
 
 def _unescape(match: re.Match[str]) -> str:

@@ -30,6 +30,7 @@ _BOUND = re.compile(
 _ENTRY_ARGUMENT = re.compile(r"(%[\w$.#-]+): !llvm\.ptr<1>")
 _LOCATION = re.compile(r" (loc\(.*\))$")
 _INTEGER = r"\"?{name}\"? = (\d+) : i32"
+_TERMINATORS = ('"llvm.br"', '"llvm.cond_br"', '"llvm.switch"', '"llvm.unreachable"', '"llvm.return"')
 _CURE = "The kernel runs without records. Please report the kernel."
 
 
@@ -208,6 +209,27 @@ def _carrier(kernel: ChunkedKernel, line: str) -> None:
     record = RecordOp(kind, unquote(name), int(site))
     kernel.carriers[record] = (value, location or "", version)
     kernel.body.add_op(record)
+
+
+def starts_block(op: Operation) -> bool:
+    """Whether a chunk begins with a label, before which nothing can stand."""
+    return isinstance(op, ChunkOp) and op.lines[0].lstrip().startswith("^")
+
+
+def ends_block(op: Operation) -> bool:
+    """Whether nothing can stand behind an operation of the kernel's body, in its block."""
+    return isinstance(op, ReturnOp) or (isinstance(op, ChunkOp) and op.lines[-1].lstrip().startswith(_TERMINATORS))
+
+
+def is_in_one_block(first: Operation, last: Operation) -> bool:
+    """Whether what lies from the first to the last is neither left by a branch nor entered at a label."""
+    op: Operation | None = first
+    while op is not None:
+        lines = op.lines if isinstance(op, ChunkOp) else [op.line] if isinstance(op, ReturnOp) else []
+        if any(line.lstrip().startswith(("^", *_TERMINATORS)) for line in lines):
+            return False
+        op = None if op is last else op.next_op
+    return True
 
 
 def location_of(line: str) -> str:

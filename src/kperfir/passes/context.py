@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from xdsl.ir import Block, Operation, SSAValue
 
 from kperfir.errors import PassError
-from kperfir.ir.chunks import ChunkOp, ReturnOp, location_of
+from kperfir.ir.chunks import ChunkOp, ReturnOp, ends_block, is_in_one_block, location_of, starts_block
 from kperfir.ir.foreign import ForeignOp
 from kperfir.ir.kperf import RecordOp
 from kperfir.ir.locations import Locations
@@ -87,6 +87,8 @@ class PassContext:
             raise self.error(last, f"does not follow {describe(first)} in the same block, so '{name}' cannot end there")
         if _ends_block(last):
             raise self.error(last, f"ends its block, so '{name}' cannot end behind it")
+        if not is_in_one_block(first, last):
+            raise self.error(first, f"begins '{name}', which would go on in another basic block: record lines of one")
         self._places.span(first, last, name, role, self.source(first))
 
     def mark(self, op: Operation, name: str) -> None:
@@ -112,6 +114,8 @@ class PassContext:
             raise PassError(f"{self._who} asks for '{name}' at {op!r}, which is no operation.")
         if not isinstance(name, str) or not name or not name.isprintable():
             raise self.error(op, f"cannot be recorded as {name!r}: a region's name is printable text")
+        if starts_block(op):
+            raise self.error(op, f"begins a basic block, so '{name}' cannot be recorded before it")
         if why := _no_place(op):
             raise self.error(op, f"{why}, so '{name}' cannot be recorded there")
 
@@ -186,9 +190,7 @@ def _in_order(first: Operation, last: Operation) -> bool:
 
 def _ends_block(op: Operation) -> bool:
     """Every block of a kernel ends with an operation that leaves it; the chunks of one kernel lie in one block."""
-    if isinstance(op, ChunkOp):
-        return op.lines[-1].lstrip().startswith(('"llvm.br"', '"llvm.cond_br"', '"llvm.switch"', '"llvm.unreachable"'))
-    return isinstance(op, ReturnOp) or (isinstance(op, ForeignOp) and op.next_op is None)
+    return ends_block(op) or (isinstance(op, ForeignOp) and op.next_op is None)
 
 
 def _at(file: str, line: int) -> str:

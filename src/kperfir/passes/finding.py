@@ -19,3 +19,6 @@ class Finding:
     where: str
     what: str
     cure: str = ""
+
+    def __str__(self) -> str:
+        return f"[{self.code}] {self.where}: {self.what} {self.cure}".rstrip()

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from collections import Counter
 
-from xdsl.ir import Block, Operation
+from xdsl.ir import Block, Operation, SSAValue
 
 from kperfir.errors import PassError
 from kperfir.ir.chunks import ChunkedKernel, ChunkOp
 from kperfir.ir.foreign import ForeignOp
 from kperfir.ir.kperf import RecordOp
 from kperfir.ir.locations import Locations
+from kperfir.passes.anchors import LOOPS
 from kperfir.passes.context import location_text
+from kperfir.passes.iterations import IterationNumbers
 from kperfir.passes.scopes import INNER_BODIES, Scope
 from kperfir.passes.tables import TableBuilder
 from kperfir.records import Kind, Role
@@ -68,8 +70,12 @@ class TagPlaces:
 class RecordPlaces:
     """TTGIR: records between operations."""
 
-    def __init__(self, tables: TableBuilder) -> None:
+    def __init__(self, tables: TableBuilder, turns: IterationNumbers | None = None) -> None:
+        """Args:
+        turns: numbers of the turns that records in counted loops get.
+        """
         self._tables = tables
+        self._turns = turns
 
     def span(self, first: Operation, last: Operation, name: str, role: Role, source: Source) -> None:
         """A record before the first, one behind the last."""
@@ -85,7 +91,18 @@ class RecordPlaces:
         _block(before).insert_op_before(self._record("mark", region, before), before)
 
     def _record(self, kind: Kind, region: int, beside: Operation) -> RecordOp:
-        return RecordOp(kind, self._tables.name(region), self._tables.site(region, kind))
+        turn = self._turn(beside)
+        site = self._tables.site(region, kind, versioned=bool(turn))
+        return RecordOp(kind, self._tables.name(region), site, turn)
+
+    def _turn(self, op: Operation) -> tuple[SSAValue, ...]:
+        """Numbers of the turn of the innermost counted loop, or of the outermost loop, as `place` has them."""
+        if self._turns is None:
+            return ()
+        loops = _loops_around(op)
+        if self._turns.of_outermost:
+            loops = loops[-1:]
+        return next((numbers for loop in loops if (numbers := self._turns.of(loop))), ())
 
     def _parent(self, op: Operation) -> int | None:
         """The innermost region that is open at an operation."""
@@ -168,3 +185,13 @@ def _names(first: Operation, last: Operation) -> tuple[str, ...]:
             names += [line.partition('"')[2].partition('"')[0] for line in op.lines[:1]]
         op = None if op is last else op.next_op
     return tuple(dict.fromkeys(names))
+
+
+def _loops_around(op: Operation) -> list[ForeignOp]:
+    """Innermost first; a partition does not see those outside of it."""
+    loops, around = [], op.parent_op()
+    while isinstance(around, ForeignOp) and around.opname != "ttg.warp_specialize.partitions":
+        if around.opname in LOOPS:
+            loops.append(around)
+        around = around.parent_op()
+    return loops

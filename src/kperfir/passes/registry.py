@@ -12,12 +12,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import TypeVar
 
-from kperfir.errors import PlanError
+from kperfir.errors import KperfError, PlanError
 from kperfir.passes.user import Bound, Pass, check_pass
 
 ENTRY_POINTS = "kperfir.passes"
 
 _FILE = re.compile(r"(.*\.py)(?::(\w+))?")
+_RAISED = (Exception, SystemExit, KeyboardInterrupt)  # what ends users' code; it must not end the program silently
 _registered: dict[str, type[Pass]] = {}
 
 PassClass = TypeVar("PassClass", bound=type[Pass])
@@ -90,9 +91,9 @@ def _made(given: PassLike) -> list[Pass]:
 def _new(cls: type[Pass], *argument: str) -> Pass:
     try:
         return cls(*argument)
-    except Exception as error:
-        what = f"Pass '{cls.name}' cannot be made: {type(error).__name__}: {error}."
-        raise PlanError(what, f"Give it what its constructor asks for: {cls.name}=text, or an object.") from error
+    except _RAISED as error:
+        cure = f"Give it what its constructor asks for: {cls.name}=text, or an object."
+        raise _cannot(f"Pass '{cls.name}' cannot be made", error, cure) from error
 
 
 def _named(name: str) -> type[Pass]:
@@ -108,9 +109,9 @@ def _named(name: str) -> type[Pass]:
 def _from_entry_point(point: EntryPoint) -> type[Pass]:
     try:
         cls: type[Pass] = point.load()
-    except Exception as error:
-        what = f"The entry point '{point.name}' = {point.value} cannot be loaded: {type(error).__name__}: {error}."
-        raise PlanError(what, "Repair or remove the package that has it.") from error
+    except _RAISED as error:
+        what = f"The entry point '{point.name}' = {point.value} cannot be loaded"
+        raise _cannot(what, error, "Repair or remove the package that has it.") from error
     check_pass(cls)
     return cls
 
@@ -126,15 +127,26 @@ def _load(path: Path) -> ModuleType:
     sys.modules[name] = module  # dataclasses and pickle look there
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
-        what = f"'{path}' cannot be loaded: {type(error).__name__}: {error}."
-        raise PlanError(what, "Repair the file.") from error
+    except _RAISED as error:
+        raise _cannot(f"'{path}' cannot be loaded", error, "Repair the file.") from error
     return module
+
+
+def _cannot(what: str, error: BaseException, cure: str) -> PlanError:
+    """What users' code raised, in one sentence; kperfir's own words stand for themselves."""
+    if isinstance(error, KperfError):
+        return PlanError(f"{what}: {error.what}", error.cure or cure)
+    said = " ".join(str(error).split()).rstrip(".")
+    return PlanError(f"{what}: {type(error).__name__}{': ' if said else ''}{said}.", cure)
 
 
 def _passes_in(module: ModuleType, path: str) -> list[type[Pass]]:
     own = [c for c in vars(module).values() if isinstance(c, type) and issubclass(c, Pass)]
     found = [c for c in own if c.__module__ == module.__name__ and c.name]
+    for cls in found:
+        if twice := [c.__qualname__ for c in found if c.name == cls.name and c is not cls]:
+            what = f"'{path}' has two passes called '{cls.name}': {cls.__qualname__} and {twice[0]}."
+            raise PlanError(what, "Give one of them another name.")
     if not found:
         raise PlanError(f"'{path}' defines no pass.", "Derive a class from kperfir.Pass, and give it a name.")
     return found

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from dataclasses import dataclass
 from typing import Protocol
 
 from xdsl.dialects.builtin import IntegerType
 from xdsl.ir import Operation
 
+from kperfir.errors import LoweringError
 from kperfir.ir.chunks import ChunkedKernel, ChunkOp, ReturnOp, location_of
 from kperfir.ir.kperf_gpu import (
     AggregateEndOp,
@@ -28,6 +31,9 @@ from kperfir.windows import Chosen
 _SHARED_SYMBOL = (
     "  llvm.mlir.global external @global_smem() {addr_space = 3 : i32, alignment = 16 : i64} : !llvm.array<0 x i8>"
 )
+_STORES = (CircularStoreOp, StoreCounterOp, StoreAddressOp)
+_SUMS = (AggregateStartOp, AggregateEndOp, CountOp)
+_DEFINED = re.compile(r"^\s*(%[\w$.#-]+) = |^\s*(\^\w+)|(%[\w$.#-]+): ")
 
 
 @dataclass(frozen=True)
@@ -91,45 +97,56 @@ class Target(Protocol):
 
 
 def to_llvm(kernel: ChunkedKernel, target: Target, frame: Frame) -> str:
-    """The whole module as text."""
+    """The whole module as text.
+
+    Raises:
+        LoweringError: two lines define one name.
+    """
     lines = list(kernel.before)
     if frame.layout.place == "shared" and not kernel.has_shared_symbol:
         module = next(i for i, line in enumerate(lines) if line.startswith('"builtin.module"'))
         lines.insert(module + 1, _SHARED_SYMBOL)
     number = 0
+    made: list[str] = []
     for op in kernel.body.ops:
-        match op:
-            case ChunkOp():
-                lines += op.lines
-            case ReturnOp():
-                lines.append(op.line)
-            case InitOp():
-                lines += _placed(target.init(frame, op.chosen), "")
-            case ReadCounterOp():
-                read = target.read_counter(number, op.counter.data, op.clock.type.width.data)
-                lines += _placed(read, _location(kernel, op.next_op))
-            case CircularStoreOp() | StoreCounterOp():
-                value, location, _ = kernel.carriers[op]
-                wraps = isinstance(op, CircularStoreOp)
-                store = target.store(frame, number, op.site.value.data, wraps, op.turn)
-                lines += _placed([*store, f"{value} = llvm.mlir.constant(0 : i32) : i32"], location)
-                number += 1
-            case AggregateStartOp() | AggregateEndOp() | CountOp():
-                value, location, _ = kernel.carriers[op]
-                added = _added(op, target, frame, number)
-                lines += _placed([*added, f"{value} = llvm.mlir.constant(0 : i32) : i32"], location)
-                number += 1
-            case StoreAddressOp():
-                location = location_of(_next_line(op))
-                lines += _placed(target.store_address(frame, number, op.site.value.data, op.access), location)
-                number += 1
-            case FinalizeOp():
-                location = location_of(op.next_op.line) if isinstance(op.next_op, ReturnOp) else ""
-                lines += _placed(target.finalize(frame, number), location)
-                number += 1
-            case _:
-                pass
+        if isinstance(op, (ChunkOp, ReturnOp)):
+            lines += op.lines if isinstance(op, ChunkOp) else [op.line]
+            continue
+        spelled = _spelled(op, kernel, target, frame, number)
+        number += isinstance(op, (*_STORES, *_SUMS, FinalizeOp))
+        made += spelled
+        lines += spelled
+    _check_defined_once(made)
     return "\n".join(lines + kernel.after)
+
+
+def _spelled(op: Operation, kernel: ChunkedKernel, target: Target, frame: Frame, n: int) -> list[str]:
+    """One operation of `kperf_gpu`, the n-th that the target numbers."""
+    match op:
+        case InitOp():
+            return _placed(target.init(frame, op.chosen), "")
+        case ReadCounterOp():
+            read = target.read_counter(n, op.counter.data, op.clock.type.width.data)
+            return _placed(read, _location(kernel, op.next_op))
+        case CircularStoreOp() | StoreCounterOp():
+            wraps = isinstance(op, CircularStoreOp)
+            return _carried(kernel, op, target.store(frame, n, op.site.value.data, wraps, op.turn))
+        case AggregateStartOp() | AggregateEndOp() | CountOp():
+            return _carried(kernel, op, _added(op, target, frame, n))
+        case StoreAddressOp():
+            spelled = target.store_address(frame, n, op.site.value.data, op.access)
+            return _placed(spelled, location_of(_next_line(op)))
+        case FinalizeOp():
+            location = location_of(op.next_op.line) if isinstance(op.next_op, ReturnOp) else ""
+            return _placed(target.finalize(frame, n), location)
+        case _:
+            return []
+
+
+def _carried(kernel: ChunkedKernel, op: Operation, lines: list[str]) -> list[str]:
+    """Lines of a record, and the value that its carrier defined."""
+    value, location, _ = kernel.carriers[op]
+    return _placed([*lines, f"{value} = llvm.mlir.constant(0 : i32) : i32"], location)
 
 
 def _added(op: AggregateStartOp | AggregateEndOp | CountOp, target: Target, frame: Frame, n: int) -> list[str]:
@@ -154,6 +171,13 @@ def _next_line(op: Operation) -> str:
 
 def _location(kernel: ChunkedKernel, store: object) -> str:
     return kernel.carriers[store][1] if isinstance(store, Operation) and store in kernel.carriers else ""
+
+
+def _check_defined_once(lines: list[str]) -> None:
+    """A target numbers its names by records, returns and regions, which must not meet."""
+    counts = Counter(name for line in lines for found in _DEFINED.finditer(line) for name in found.groups() if name)
+    if twice := [name for name, count in counts.items() if count > 1]:
+        raise LoweringError(f"The lowering of records defines {', '.join(twice)} twice.", "Please report the kernel.")
 
 
 def _placed(lines: list[str], location: str) -> list[str]:

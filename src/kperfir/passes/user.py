@@ -53,10 +53,10 @@ class Point:
         Raises:
             PlanError: there is no such point.
         """
-        name = _USUAL.get(text, text)
+        name = _USUAL.get(text, text) if isinstance(text, str) else ""
         if name not in POINTS:
             known = ", ".join((*_USUAL, *POINTS))
-            raise PlanError(f"'{text}' is no point at which a pass can run.", f"Use one of {known}.")
+            raise PlanError(f"{text!r} is no point at which a pass can run.", f"Use one of {known}.")
         return POINTS[name]
 
 
@@ -74,9 +74,9 @@ _USUAL = {"ttir": "ttir:after-tag", "ttgir": "ttgir:after-place", "llvm": "llvm:
 class Pass(ABC):
     """Base of users' passes.
 
-    What `run` does may depend on the pass's file, on the files of `sources`, and on its
-    attributes, which hold plain values: these are part of the compile key. Each run gets
-    a copy of the pass.
+    What `run` does may depend on the files of the pass and of its base classes, on the
+    files of `sources`, and on its attributes, which hold plain values: these are part of
+    the compile key. Each run gets a copy of the pass.
 
     Attributes:
         name: what it is registered and reported by; letters, digits, and `_`, `.`, `-`.
@@ -92,8 +92,8 @@ class Pass(ABC):
     def __init_subclass__(cls, **more: Any) -> None:
         """Read the source while it is still what is being imported; a file may change later."""
         super().__init_subclass__(**more)
-        own = sys.modules.get(cls.__module__)
-        cls._text = "-".join(_digest_of(module) for module in (own, *cls.sources))
+        own = [sys.modules.get(name) for name in dict.fromkeys(c.__module__ for c in cls.__mro__) if _is_users(name)]
+        cls._text = "-".join(_digest_of(module) for module in (*own, *cls.sources))
 
     @abstractmethod
     def run(self, module: Any, context: PassContext) -> None:
@@ -126,7 +126,7 @@ class Bound:
             PlanError: there is no such point, or the pass holds values that no key can be made of.
         """
         check_pass(type(user_pass))
-        point = Point.parse(at or user_pass.at)
+        point = Point.parse(at) if at else _usual_point(user_pass)
         state = sorted(getattr(user_pass, "__dict__", {}).items())
         for name, value in state:
             if not _is_plain(value):
@@ -151,14 +151,38 @@ def check_pass(cls: object) -> None:
     if not isinstance(cls.name, str) or not _NAME.fullmatch(cls.name):
         what = f"The pass {cls.__qualname__} has no name that can be used: {cls.name!r}."
         raise PlanError(what, "Give it one of letters and digits: name = 'my-pass'.")
-    Point.parse(cls.at)
+    for module in cls.sources:
+        if not isinstance(module, ModuleType):
+            what = f"Pass '{cls.name}' has {module!r} among its sources, which is no module."
+            raise PlanError(what, "Import it, and give the module.")
+    _usual_point(cls)
+
+
+def _usual_point(given: Pass | type[Pass]) -> Point:
+    try:
+        return Point.parse(given.at)
+    except PlanError as error:
+        raise PlanError(f"Pass '{given.name}': {error.what}", error.cure) from None
+
+
+def _is_users(module: str) -> bool:
+    """Whether a module is neither of Python nor of kperfir."""
+    top = module.partition(".")[0]
+    return top == "__main__" or (top != "kperfir" and top not in sys.stdlib_module_names)
 
 
 def _is_plain(value: object) -> bool:
+    try:
+        return _holds_plain(value)
+    except RecursionError:  # it holds itself
+        return False
+
+
+def _holds_plain(value: object) -> bool:
     if isinstance(value, dict):
-        return all(_is_plain(v) for item in value.items() for v in item)
+        return all(_holds_plain(v) for item in value.items() for v in item)
     if isinstance(value, (tuple, list)):
-        return all(_is_plain(v) for v in value)
+        return all(_holds_plain(v) for v in value)
     return isinstance(value, _PLAIN)
 
 

@@ -15,6 +15,7 @@ from kperfir.passes.to_llvm import Frame
 from kperfir.records import (
     COUNT_OFFSET,
     END_CLOCK_OFFSET,
+    END_TIME_OFFSET,
     GREATEST_OFFSET,
     HEADER_BYTES,
     LEAST_OFFSET,
@@ -293,7 +294,7 @@ class Amd:
 
         return [
             pointer(f"%kp_clock_to{n}", END_CLOCK_OFFSET),
-            pointer(f"%kp_time_to{n}", END_CLOCK_OFFSET + 8),
+            pointer(f"%kp_time_to{n}", END_TIME_OFFSET),
             pointer(f"%kp_state_to{n}", STATE_OFFSET),
             pointer(f"%kp_counts_to{n}", HEADER_BYTES),
             f"%kp_c{n} = llvm.atomicrmw umax %kp_clock_to{n}, %kp_end{n}_clock monotonic : {_GLOBAL}, i64",

@@ -15,7 +15,6 @@ from kperfir.passes.to_llvm import Frame
 from kperfir.records import (
     ADDRESS_BYTES,
     COUNT_OFFSET,
-    CTA_OFFSET,
     END_CLOCK_OFFSET,
     END_TIME_OFFSET,
     GREATEST_OFFSET,
@@ -136,7 +135,6 @@ class Nvidia:
             f"@p st.{_global(frame)}.v4.b32 [b+{MAGIC_OFFSET}], {{m, a, s, t}};",
             f"@p st.{_global(frame)}.v2.b64 [b+{START_CLOCK_OFFSET}], {{k, g}}; }}",
         ]
-        assert (MAGIC_OFFSET, CTA_OFFSET, STATE_OFFSET) == (0, 4, 12)
         return assembly(text, "l", [(frame.scratch, _GLOBAL)])
 
     @staticmethod

@@ -12,22 +12,22 @@ def starts(regions: int, stack: str) -> list[str]:
     lines = []
     for region in range(regions):
         lines += [
-            f"%kp_from{region} = llvm.alloca %kp_1 x i32 : (i32) -> {stack}",
-            f"llvm.store %kp_0, %kp_from{region} : i32, {stack}",
+            f"%kp_region_start{region} = llvm.alloca %kp_1 x i32 : (i32) -> {stack}",
+            f"llvm.store %kp_0, %kp_region_start{region} : i32, {stack}",
         ]
     return lines
 
 
 def keep_start(n: int, region: int, bits: int, stack: str) -> list[str]:
     """Keep `%kp_clock<n>` as the start of a region."""
-    return [*_low(n, bits), f"llvm.store %kp_low{n}, %kp_from{region} : i32, {stack}"]
+    return [*_low(n, bits), f"llvm.store %kp_low{n}, %kp_region_start{region} : i32, {stack}"]
 
 
 def taken(n: int, region: int, bits: int, stack: str) -> list[str]:
     """Define `%kp_taken<n>`: since the start, in 32 bits; the counter may have come round once."""
     return [
         *_low(n, bits),
-        f"%kp_began{n} = llvm.load %kp_from{region} : {stack} -> i32",
+        f"%kp_began{n} = llvm.load %kp_region_start{region} : {stack} -> i32",
         f"%kp_taken{n} = llvm.sub %kp_low{n}, %kp_began{n} : i32",
     ]
 

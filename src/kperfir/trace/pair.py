@@ -9,6 +9,7 @@ known, partners are neighbours in the order (warp, region, level, time).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -58,7 +59,7 @@ class Spans:
         depth: spans that are open around it in its warp.
         start, end: clock; equal for a mark. busy: its parts' lengths added up.
         pieces: parts it consists of; 0 for a mark.
-        cut: region id -> ends whose start was overwritten, or starts whose end found no slot.
+        cut: region id -> ends whose start was overwritten, or instances whose end found no slot.
         standing: where warps stood that did not end.
         unpaired: region id -> other records without partner.
         headless: region id -> pieces whose instance began before the oldest kept record.
@@ -84,79 +85,189 @@ class Spans:
     unknown_sites: int
 
 
+@dataclass(frozen=True)
+class _Known:
+    """Records of sites that the table has, one entry each.
+
+    Attributes:
+        row, warp, clock, ambiguous: as in `Records`. version: -1 where the site has none.
+        site: its place in the table. region, piece, opens, mark: of the site.
+        is_last: the piece is the last of its region.
+        group: number of its warp and region.
+        full: its warp wrote more records than were kept. unfinished: its warp did not end.
+    """
+
+    row: I64
+    warp: I64
+    clock: I64
+    ambiguous: Flags
+    version: I64
+    site: I64
+    region: I64
+    piece: I64
+    opens: Flags
+    mark: Flags
+    is_last: Flags
+    group: I64
+    full: Flags
+    unfinished: Flags
+
+
+@dataclass(frozen=True)
+class _Instances:
+    """Pairs of records and marks, by group and then time, an instance's pieces side by side.
+
+    Attributes:
+        starts, ends: index of both records of each part; of a mark the same.
+        heads: index of each instance's first part. number: of each instance in its group.
+    """
+
+    starts: I64
+    ends: I64
+    heads: I64
+    number: I64
+
+    @property
+    def owner(self) -> I64:
+        """Instance of each part."""
+        found: I64 = np.repeat(np.arange(len(self.heads)), np.diff(np.append(self.heads, len(self.starts))))
+        return found
+
+    def fold(self, how: np.ufunc, values: I64) -> I64:
+        """Fold a value of each part by instance."""
+        folded: I64 = how.reduceat(values, self.heads) if len(self.heads) else values[:0]
+        return folded
+
+
 def pair(records: Records, table: Table) -> Spans:
     """Pair the records of one launch."""
+    known, unknown_sites = _known(records, table)
+    starts, ends = _partners(known.group, known.opens, known.mark)
+    single = np.ones(len(known.row), np.bool_)
+    single[starts], single[ends], single[known.mark] = False, False, False
+    stands = single & known.unfinished & known.opens
+    cut = single & known.full & (known.opens != records.wraps)
+    # a ring that is just full may have come round
+    cut |= single & known.unfinished & ~known.opens
+    instances, headless = _joined(known, starts, ends)
+    unended = np.zeros(0, np.int64)
+    if not records.wraps:
+        instances, unended = _without_unended(known, instances, cut)
+    counted = cut & ~stands & ~((known.piece > 0) & np.isin(known.group, known.group[unended]))
+    return _spans(
+        known,
+        instances,
+        _depth(len(known.row), starts, ends),
+        standing=_standing(known, stands),
+        cut=_counts(np.append(known.region[counted], known.region[unended])),
+        unpaired=_counts(known.region[single & ~cut & ~stands]),
+        headless=_counts(known.region[headless]),
+        unknown_sites=unknown_sites,
+    )
+
+
+def _known(records: Records, table: Table) -> tuple[_Known, int]:
+    """The records with what the table says of their sites, and how many of them it does not know."""
     place_of = np.full(max((s.id + 1 for s in table.sites), default=0) + 1, -1)
     place_of[[s.id for s in table.sites]] = np.arange(len(table.sites))
     sites = place_of[np.minimum(records.site, len(place_of) - 1)]
     known = sites >= 0
     row, warp, site = records.row[known], records.warp[known], sites[known]
-    clock, doubt = records.clock[known], records.ambiguous[known]
-    region = _column([s.region for s in table.sites])[site]
-    piece = _column([s.piece for s in table.sites])[site]
-    versioned = np.array([s.versioned for s in table.sites], np.bool_)[site]
-    version = np.where(versioned, records.version[known], -1)
-    mark = np.array([s.kind == "mark" for s in table.sites], np.bool_)[site]
-    opens = np.array([s.kind == "start" for s in table.sites], np.bool_)[site]
-    group = (row * records.written.shape[1] + warp) * max(len(table.regions), 1) + region
-    starts, ends = _partners(group, opens, mark)
-    single = np.ones(len(row), np.bool_)
-    single[starts], single[ends], single[mark] = False, False, False
-    wrapped = (records.written > records.kept)[row, warp]
-    cut = single & wrapped & (opens != records.wraps)
-    unfinished = records.unfinished[row, warp]
-    stands = single & unfinished & opens
-    # a ring that is just full may have come round
-    cut |= single & unfinished & ~opens
-    depth = _depth(len(row), starts, ends)
+    region_of, piece_of = _column([s.region for s in table.sites]), _column([s.piece for s in table.sites])
+    last_piece = np.zeros(max(region_of, default=0) + 1, np.int64)
+    np.maximum.at(last_piece, region_of, piece_of)
+    versioned, mark, opens = (
+        np.array(flags, np.bool_)[site]
+        for flags in (
+            [s.versioned for s in table.sites],
+            [s.kind == "mark" for s in table.sites],
+            [s.kind == "start" for s in table.sites],
+        )
+    )
+    region, piece = region_of[site], piece_of[site]
+    found = _Known(
+        row=row,
+        warp=warp,
+        clock=records.clock[known],
+        ambiguous=records.ambiguous[known],
+        version=np.where(versioned, records.version[known], -1),
+        site=site,
+        region=region,
+        piece=piece,
+        opens=opens,
+        mark=mark,
+        is_last=piece == last_piece[region],
+        group=(row * records.written.shape[1] + warp) * max(len(table.regions), 1) + region,
+        full=(records.written > records.kept)[row, warp],
+        unfinished=records.unfinished[row, warp],
+    )
+    return found, int((~known).sum())
 
-    open_region = np.where(stands, region, -1)
-    standing = _standing(np.flatnonzero(unfinished), row, warp, open_region, site, version, clock)
 
-    # From here on parts: (start, end) of every pair and mark, an instance's pieces side by side.
-    marks = np.flatnonzero(mark)
+def _joined(known: _Known, starts: I64, ends: I64) -> tuple[_Instances, I64]:
+    """Pairs and marks as instances; and the starts of pieces whose instance began before the oldest kept record."""
+    marks = np.flatnonzero(known.mark)
     starts, ends = np.concatenate([starts, marks]), np.concatenate([ends, marks])
-    order = np.lexsort((starts, group[starts]))
+    order = np.lexsort((starts, known.group[starts]))
     starts, ends = starts[order], ends[order]
-    opener = piece[starts] == 0
-    number = _number(group[starts], opener)
-    headless = region[starts[number < 0]]
-    starts, ends, opener, number = (a[number >= 0] for a in (starts, ends, opener, number))
-    heads = np.flatnonzero(opener)
-    first = starts[heads]
+    opener = known.piece[starts] == 0
+    number = _number(known.group[starts], opener)
+    has_head = number >= 0
+    heads = np.flatnonzero(opener[has_head])
+    return _Instances(starts[has_head], ends[has_head], heads, number[has_head][heads]), starts[~has_head]
+
+
+def _without_unended(known: _Known, found: _Instances, cut: Flags) -> tuple[_Instances, I64]:
+    """Leave out instances whose later pieces found no slot; also the first record of each of these.
+
+    It can only be the newest of its group: one that another follows had all its pieces.
+    """
+    first = found.starts[found.heads]
+    group = known.group[first]
+    newest = np.append(group[1:] != group[:-1], True)[: len(group)]
+    newest &= ~np.isin(group, known.group[cut & (known.piece == 0)])
+    ended = found.fold(np.maximum, known.is_last[found.starts].astype(np.int64)) > 0
+    unended = newest & known.full[first] & ~ended
+    kept = ~unended[found.owner]
+    heads = np.flatnonzero(known.piece[found.starts[kept]] == 0)
+    return _Instances(found.starts[kept], found.ends[kept], heads, found.number[~unended]), first[unended]
+
+
+def _spans(known: _Known, found: _Instances, depth: I64, **losses: Any) -> Spans:
+    """Spans of instances, by time."""
+    starts, ends = found.starts, found.ends
+    first = starts[found.heads]
     by_time = np.argsort(first, kind="stable")
     place = np.empty_like(by_time)
     place[by_time] = np.arange(len(by_time))
-    sorted_first = first[by_time]
+    first = first[by_time]
+    doubtful = (known.ambiguous[starts] | known.ambiguous[ends]).astype(np.int64)
     return Spans(
-        row=row[sorted_first],
-        warp=warp[sorted_first],
-        region=region[sorted_first],
-        version=version[sorted_first],
-        instance=number[heads][by_time],
-        depth=depth[sorted_first],
-        start=clock[sorted_first],
-        end=_reduce(np.maximum, clock[ends], heads)[by_time],
-        busy=_reduce(np.add, clock[ends] - clock[starts], heads)[by_time],
-        pieces=_reduce(np.add, (~mark[starts]).astype(np.int64), heads)[by_time],
-        ambiguous=_reduce(np.add, (doubt[starts] | doubt[ends]).astype(np.int64), heads)[by_time] > 0,
-        parts=Parts(place[np.cumsum(opener) - 1], clock[starts], clock[ends]),
-        standing=standing,
-        cut=_counts(region[cut & ~stands]),
-        unpaired=_counts(region[single & ~cut & ~stands]),
-        headless=_counts(headless),
-        unknown_sites=int((~known).sum()),
+        row=known.row[first],
+        warp=known.warp[first],
+        region=known.region[first],
+        version=known.version[first],
+        instance=found.number[by_time],
+        depth=depth[first],
+        start=known.clock[first],
+        end=found.fold(np.maximum, known.clock[ends])[by_time],
+        busy=found.fold(np.add, known.clock[ends] - known.clock[starts])[by_time],
+        pieces=found.fold(np.add, (~known.mark[starts]).astype(np.int64))[by_time],
+        ambiguous=found.fold(np.add, doubtful)[by_time] > 0,
+        parts=Parts(place[found.owner], known.clock[starts], known.clock[ends]),
+        **losses,
     )
 
 
-def _standing(of: I64, row: I64, warp: I64, open_region: I64, site: I64, version: I64, clock: I64) -> Standing:
-    """From records, in the order of warps and time; `of`: those of warps that had not ended."""
-    begins = np.flatnonzero(np.append(True, (np.diff(row[of]) != 0) | (np.diff(warp[of]) != 0))[: len(of)])
+def _standing(known: _Known, stands: Flags) -> Standing:
+    """Where each warp stood that had not ended; `stands`: its starts without an end."""
+    of = np.flatnonzero(known.unfinished)
+    row, warp = known.row[of], known.warp[of]
+    begins = np.flatnonzero(np.append(True, (np.diff(row) != 0) | (np.diff(warp) != 0))[: len(of)])
     last = of[np.append(begins[1:], len(of))[: len(begins)] - 1]
-    # of each warp the place of its newest start without an end, before the first record where it has none
-    newest = _reduce(np.maximum, np.where(open_region[of] >= 0, of, -1), begins)
-    region = np.where(newest >= 0, open_region[newest], -1)
-    return Standing(row[last], warp[last], region, site[last], version[last], clock[last])
+    newest = np.maximum.reduceat(np.where(stands[of], of, -1), begins) if len(begins) else of
+    region = np.where(newest >= 0, known.region[newest], -1)
+    return Standing(known.row[last], known.warp[last], region, known.site[last], known.version[last], known.clock[last])
 
 
 def _column(values: list[int]) -> I64:
@@ -195,12 +306,6 @@ def _number(group: I64, opener: Flags) -> I64:
     before: I64 = (total - opener)[first]
     number: I64 = total - before[np.cumsum(first) - 1] - np.int64(1)
     return number
-
-
-def _reduce(how: np.ufunc, values: I64, heads: I64) -> I64:
-    """Fold the parts of each span."""
-    folded: I64 = how.reduceat(values, heads) if len(heads) else values[:0]
-    return folded
 
 
 def _counts(regions: I64) -> dict[int, int]:

@@ -10,13 +10,16 @@ from kperfir.capture.schema import Problem
 from kperfir.plan import MAX_SLOTS
 from kperfir.trace.decode import WRAP_CYCLES
 
+_COUNTED_BYTES = 1 << 32
+_LEAST_CYCLES_A_RECORD = 2
+
 if TYPE_CHECKING:
     from kperfir.trace.model import LaunchTrace
 
 
 def launch_problems(launch: LaunchTrace) -> tuple[Problem, ...]:
     """Problems of one launch, the worst first."""
-    return (*_lost_ctas(launch), *_lost_records(launch), *_doubts(launch), *_long_sums(launch))
+    return (*_lost_ctas(launch), *_lost_records(launch), *_doubts(launch), *_long_counts(launch), *_long_sums(launch))
 
 
 def _where(launch: LaunchTrace) -> str:
@@ -95,6 +98,22 @@ def _long_sums(launch: LaunchTrace) -> list[Problem]:
         return []
     what = f"{long} CTAs ran for 2^32 {launch.kernel.clock} or more, so their sums may have come round."
     return [Problem("long-sums", _where(launch), what, "Record instead of adding up.", long)]
+
+
+def _long_counts(launch: LaunchTrace) -> list[Problem]:
+    """A warp issues one instruction a cycle at most, and a record is at least two of them."""
+    layout, headers = launch.kernel.layout, launch.headers
+    if layout.holds_sums or layout.holds_addresses or launch.kernel.target == "interpreter":
+        return []
+    most = _COUNTED_BYTES // layout.record_bytes
+    took_cycles = (headers.end_clock - headers.start_clock)[headers.finished]
+    long = int(np.count_nonzero(took_cycles >= _LEAST_CYCLES_A_RECORD * most))
+    if not long:
+        return []
+    what = (
+        f"{long} CTAs ran so long that the count of a warp's records, which has room for {most}, may have come round."
+    )
+    return [Problem("long-count", _where(launch), what, "The numbers of records may be too low.", long)]
 
 
 def _doubts(launch: LaunchTrace) -> list[Problem]:

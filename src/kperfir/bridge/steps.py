@@ -1,0 +1,92 @@
+"""kperfir's own steps on Triton's modules and users' passes around them, as a recording and `kperfir opt` run them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kperfir.bridge.refusal import read_back
+from kperfir.bridge.request import MODULE_ATTRIBUTE, SCOPES_ATTRIBUTE, SITES_ATTRIBUTE, Request, pieces_text
+from kperfir.bridge.text import generic_text
+from kperfir.bridge.user_passes import UserPasses
+from kperfir.errors import LoweringError
+from kperfir.ir.attributes import get_text, set_text
+from kperfir.ir.foreign import ForeignModule
+from kperfir.ir.locations import Locations
+from kperfir.ir.printer import print_module
+from kperfir.ir.reader import read_module
+from kperfir.passes.carrier import lower_records
+from kperfir.passes.explicit import find_markers
+from kperfir.passes.instrument import instrument
+from kperfir.passes.place import place
+from kperfir.passes.scopes import Scope, has_markers, scopes_text, tag_scopes
+
+
+def tagged(source: Any, user: UserPasses) -> tuple[Any, tuple[Scope, ...]]:
+    """TTIR whose scopes are location tags, and the scopes. Without scopes and passes nothing is read.
+
+    Raises:
+        ScopeError: scopes do not balance.
+        PassError: a user's pass failed.
+    """
+    source, scopes = user.on_ttir(source, "before", 0)
+    text = generic_text(source)
+    if has_markers(text):
+        module = read_module(text, with_values=False)
+        found = tag_scopes(module, len(scopes))
+        scopes += found.scopes
+        user.findings.extend(found.findings)
+        source = read_back(print_module(module), source.context)
+    source, behind = user.on_ttir(source, "after", len(scopes))
+    return source, scopes + behind
+
+
+def placed(text: str, context: Any, user: UserPasses, request: Request, scopes: tuple[Scope, ...]) -> ForeignModule:
+    """TTGIR with records, or with the bounds of an instrumentation.
+
+    Args:
+        text: the module in generic form.
+        scopes: those that its tags stand for; where the words of `kl` stand in it, as in Gluon, they are found.
+
+    Raises:
+        ScopeError: scopes do not balance.
+        LoweringError: there is nothing to record.
+        PassError: a user's pass failed.
+    """
+    module = read_module(text)
+    user.on_ttgir(module, "before", context)
+    locations = Locations.of(module)
+    scopes, markers = find_markers(module, locations) if has_markers(text) else (scopes, ())
+    if request.addresses:
+        user.on_ttgir(module, "after", context)
+        user.findings.extend(instrument(module, request.addresses, [m.op for m in markers]))
+        if get_text(module.root.attributes_text, SCOPES_ATTRIBUTE) is None:
+            set_text(module, SCOPES_ATTRIBUTE, scopes_text(scopes))
+        return module
+    found = place(module, locations, request.regions, scopes, markers, request.turns(), user.tables)
+    user.findings.extend(found.findings)
+    user.on_ttgir(module, "after", context)
+    if not user.at("llvm", "before"):
+        check_records(user)
+    set_text(module, SITES_ATTRIBUTE, pieces_text(user.tables.table()))
+    return module
+
+
+def carried(module: ForeignModule, request: Request, context: Any) -> Any:
+    """Triton's module of one with records, which go on as carriers."""
+    lower_records(module)
+    if get_text(module.root.attributes_text, MODULE_ATTRIBUTE) is None:
+        set_text(module, MODULE_ATTRIBUTE, request.to_json())
+    return read_back(print_module(module), context)
+
+
+def check_records(user: UserPasses) -> None:
+    """Check that anything is recorded.
+
+    Raises:
+        LoweringError: nothing is.
+    """
+    if not user.tables.has_sites and not user.tables.has_accesses:
+        raise LoweringError(
+            "It has nothing to record: no scope is left in it and no rule picks an operation.",
+            "Ask for regions=auto, or put a scope into it.",
+        )
