@@ -9,14 +9,15 @@ import pytest
 
 ROOT = Path(__file__).parent.parent / "src" / "kperfir"
 ORDER = (
-    "errors", "version", "notes", "records", "windows", "markers", "plan", "language", "ir", "passes", "targets",
-    "capture", "bridge", "trace", "analysis", "export", "opened", "deliver", "session", "cli",
+    "errors", "version", "notes", "records", "fidelity", "windows", "markers", "plan", "language", "ir", "passes",
+    "targets", "capture", "bridge", "trace", "analysis", "export", "opened", "deliver", "session", "cli",
 )  # fmt: skip
 FREE_OF_TRITON = (
     "errors",
     "version",
     "notes",
     "records",
+    "fidelity",
     "windows",
     "markers",
     "plan",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kperfir.analysis import Summary, summarise
+from kperfir.analysis import Fidelity, Summary, fidelity, summarise
 from kperfir.capture.reader import read_captures
 from kperfir.export import Exported, export
 from kperfir.trace import Trace
@@ -16,6 +16,10 @@ class OpenedTrace(Trace):
     def summary(self) -> Summary:
         """Count, total, median, 95th percentile and share of every region; printing it gives the report."""
         return summarise(self)
+
+    def fidelity(self) -> Fidelity:
+        """What became of the operations of every scope, in IR and in the binary; printing it gives a table."""
+        return fidelity(self)
 
     def export(self, path: str | Path) -> Exported:
         """Write a timeline (.json, .json.gz) or the events (.csv, .parquet, .arrow); the suffix picks.

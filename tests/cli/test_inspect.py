@@ -103,6 +103,25 @@ def test_fewer_ctas_are_warned_of_and_the_proposal_keeps_them() -> None:
     assert table(again.stdout)["CTAs an SM"] == ["2", "2"] and "Warning" not in again.stdout
 
 
+def test_what_became_of_a_scope_is_shown_and_doubted() -> None:
+    done = inspect("--target", "cuda:90", "--plan", "regions=none", ADD)
+    assert done.returncode == 0, done.stderr
+    titles, counts = (
+        next(i for i in done.stdout.splitlines() if i.split()[:1] == [name]) for name in ("scope", "copy")
+    )
+    assert " ".join(titles.split()) == (
+        "scope held kept copies outside hoisted merged vanished code between foreign source"
+    )
+    assert counts.split()[-1] == "add_one.py:12" and len(counts.split()) == 13  # "between" is a number and a share
+    assert re.search(r"Warning: Only \d+% of the instructions of scope 'copy' lie between its clocks", done.stdout)
+
+
+def test_without_sass_it_says_so_and_shows_what_became_of_the_operations() -> None:
+    done = inspect("--target", "hip:gfx942", "--plan", "regions=none", ADD)
+    assert "Instructions were not looked at: instructions are read of NVIDIA's binaries only." in done.stdout
+    assert re.search(r"^ *copy( +\d+){7} +add_one.py:12$", done.stdout, re.MULTILINE)
+
+
 def test_plans_are_proposed_in_order_of_what_is_lost() -> None:
     plan = Plan(("auto",), "shared", 128)
     found = [(p.slots, p.granularity, p.buffer) for p in _others(plan, 128, 8)]

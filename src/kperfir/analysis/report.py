@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from kperfir.analysis.addresses import MemoryOperation
+from kperfir.analysis.fidelity import show
 from kperfir.analysis.standing import Stand, together
 from kperfir.analysis.summary import KernelSummary, RegionSummary, Summary
 from kperfir.capture.schema import Problem, Resources, Session
@@ -60,6 +61,8 @@ def _kernel(console: Console, kernel: KernelSummary) -> None:
         console.print(f"  plain:        {_resources(kernel.plain)}")
         console.print(f"  with records: {_resources(kernel.instrumented)}")
     console.print(_memory(kernel) if kernel.holds_addresses else _regions(kernel))
+    if kernel.fidelity.scopes:
+        show(console, kernel.fidelity.scopes, kernel.fidelity.absent)
 
 
 def _regions(kernel: KernelSummary) -> Table:

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from kperfir.analysis.addresses import MemoryOperation, memory_operations
+from kperfir.analysis.fidelity import KernelFidelity, kernel_fidelity
 from kperfir.analysis.standing import Stand, standing
-from kperfir.capture.schema import Kernel, Problem, Resources, Session
+from kperfir.capture.schema import Kernel, Problem, Resources, Session, Shares
 from kperfir.records import Region
 from kperfir.trace import LaunchTrace, Trace
 from kperfir.trace.decode import I64, Headers
@@ -68,6 +69,7 @@ class KernelSummary:
         error_median_ns, error_max_ns: distance of pairs of clocks from the common axis,
             the greatest of any launch.
         step_ns: step of the global timer, None where it was not seen.
+        fidelity: what became of the operations of its scopes.
     """
 
     name: str
@@ -90,6 +92,7 @@ class KernelSummary:
     plain: Resources
     instrumented: Resources
     regions: tuple[RegionSummary, ...]
+    fidelity: KernelFidelity
     holds_addresses: bool = False
     memory: tuple[MemoryOperation, ...] = ()
 
@@ -119,9 +122,13 @@ def summarise(trace: Trace) -> Summary:
     groups: dict[Kernel, list[LaunchTrace]] = {}
     for launch in trace.launches:
         groups.setdefault(replace(launch.kernel, id=0), []).append(launch)
-    kernels = tuple(_kernel(kernel, launches) for kernel, launches in groups.items())
+    kernels = tuple(_kernel(kernel, launches, _shares(trace, launches[0])) for kernel, launches in groups.items())
     stands = tuple(stand for launch in trace.launches for stand in standing(launch))
     return Summary(tuple(c.session for c in trace.captures), kernels, stands, _tally(trace), trace.problems())
+
+
+def _shares(trace: Trace, launch: LaunchTrace) -> Shares:
+    return trace.captures[launch.capture].shares_of(launch.kernel.id)
 
 
 def _tally(trace: Trace) -> dict[str, dict[str, int]]:
@@ -132,7 +139,7 @@ def _tally(trace: Trace) -> dict[str, dict[str, int]]:
     return {name: dict(outcomes) for name, outcomes in tally.items()}
 
 
-def _kernel(kernel: Kernel, launches: list[LaunchTrace]) -> KernelSummary:
+def _kernel(kernel: Kernel, launches: list[LaunchTrace], shares: Shares) -> KernelSummary:
     axes = [launch.axis for launch in launches if len(launch.headers)]
     known = [axis.ghz for axis in axes if axis.ghz is not None and axis.frequency != "given"]
     steps = [axis.step_ns for axis in axes if axis.step_ns is not None]
@@ -156,6 +163,7 @@ def _kernel(kernel: Kernel, launches: list[LaunchTrace]) -> KernelSummary:
         step_ns=min(steps) if steps else None,
         plain=kernel.plain,
         instrumented=kernel.instrumented,
+        fidelity=kernel_fidelity(kernel, shares),
         regions=(_summed if kernel.layout.holds_sums else _regions)(kernel.table.regions, launches),
         holds_addresses=kernel.layout.holds_addresses,
         memory=memory_operations(launches),

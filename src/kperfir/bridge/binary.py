@@ -18,13 +18,13 @@ _PADDING = ("s_nop", "s_code_end")
 _AMD_FIELD = re.compile(r"^ +\.(vgpr_count|sgpr_count|private_segment_fixed_size): +(\d+)", re.MULTILINE)
 
 
-def disassembled(cubin: bytes) -> str:
-    """SASS, one instruction a line.
+def disassembled(cubin: bytes, with_lines: bool = False) -> str:
+    """SASS, one instruction a line; with the source lines, as `kperfir.targets.sass` reads them, above.
 
     Raises:
         BridgeError: the tool is missing or fails.
     """
-    return _said(cubin, "nvdisasm", "-c")
+    return _said(cubin, "nvdisasm", "-c", *(["-gi"] if with_lines else []))
 
 
 def _said(cubin: bytes, name: str, *options: str) -> str:

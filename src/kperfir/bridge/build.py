@@ -20,6 +20,7 @@ from kperfir.bridge.request import Request
 from kperfir.bridge.stages import METADATA, instrumenting
 from kperfir.capture.schema import Problem, Resources
 from kperfir.errors import BridgeError, KperfError, LoweringError
+from kperfir.fidelity import Kept
 from kperfir.passes.finding import Finding
 from kperfir.passes.user import Bound
 from kperfir.plan import Plan
@@ -38,6 +39,7 @@ class Instrumented:
     table: Table
     layout: Layout
     findings: tuple[Finding, ...]
+    fidelity: tuple[Kept, ...] = ()
 
 
 class Built(Protocol):
@@ -64,6 +66,7 @@ class Twin:
     Attributes:
         kernel: Triton's CompiledKernel; None where the plain one has to do.
         place_reason: why the rings lie where they do, in words.
+        fidelity: what became of what its scopes held.
     """
 
     kernel: Any | None
@@ -73,6 +76,7 @@ class Twin:
     plain: Resources = field(default_factory=Resources)
     instrumented: Resources = field(default_factory=Resources)
     problems: tuple[Problem, ...] = ()
+    fidelity: tuple[Kept, ...] = ()
 
 
 def compile_instrumented(
@@ -98,7 +102,8 @@ def compile_instrumented(
     if data is None:
         raise LoweringError("Triton compiled it without asking kperfir.", "Run `kperfir doctor`.")
     findings = tuple(Finding(**f) for f in data["findings"])
-    return Instrumented(kernel, Table.from_json(data["table"]), Layout(**data["layout"]), findings)
+    fidelity = tuple(map(Kept.from_json, data["fidelity"]))
+    return Instrumented(kernel, Table.from_json(data["table"]), Layout(**data["layout"]), findings, fidelity)
 
 
 def _file_of(source: Any) -> str:
@@ -135,7 +140,7 @@ def _instrument(plain: Any, plan: Plan, limits: DeviceLimits, passes: tuple[Boun
     if not plan.addresses and (fewer := occupancy_lost(before, after)):
         cure = "Its times are those of fewer CTAs; record fewer regions."
         problems.append(Problem("occupancy", plain.name, f"With records {fewer}.", cure))
-    return Twin(built.kernel, built.table, built.layout, reason, before, after, tuple(problems))
+    return Twin(built.kernel, built.table, built.layout, reason, before, after, tuple(problems), built.fidelity)
 
 
 def settle(plan: Plan, before: Resources, limits: DeviceLimits, build: Callable[[Request], B]) -> tuple[B, str]:

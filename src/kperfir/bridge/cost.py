@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from kperfir.fidelity import Kept, Share
+
 
 @dataclass(frozen=True)
 class Cost:
@@ -35,6 +37,8 @@ class Inspection:
         target: such as "cuda:90". sites: records in its code.
         place_reason: why the rings lie where they do, in words.
         warnings: sentences, the most important first.
+        fidelity, shares: what became of each scope's operations, and its instructions.
+        absent: why there are no shares; empty where there are.
         proposal: a plan that keeps the CTAs an SM where this one does not; empty where
             it does, or where none was found.
         findings: sentences on what is not recorded as it was asked for.
@@ -48,6 +52,9 @@ class Inspection:
     warnings: tuple[str, ...] = ()
     proposal: str = ""
     findings: tuple[str, ...] = ()
+    fidelity: tuple[Kept, ...] = ()
+    shares: tuple[Share | None, ...] = ()
+    absent: str = ""
 
     @property
     def instructions_per_record(self) -> float:
@@ -59,4 +66,7 @@ class Inspection:
         """The inverse of `dataclasses.asdict`, by way of JSON."""
         plain, instrumented = Cost(**data["plain"]), Cost(**data["instrumented"])
         told = {name: tuple(data[name]) for name in ("warnings", "findings")}
-        return Inspection(**data | {"plain": plain, "instrumented": instrumented} | told)
+        kept = tuple(map(Kept.from_json, data["fidelity"]))
+        shares = tuple(None if s is None else Share.from_json(s) for s in data["shares"])
+        revived = {"plain": plain, "instrumented": instrumented, "fidelity": kept, "shares": shares}
+        return Inspection(**data | revived | told)

@@ -27,6 +27,7 @@ from kperfir.bridge.limits import device_limits
 from kperfir.bridge.occupancy import DeviceLimits
 from kperfir.bridge.replaced import Replacing, replaced
 from kperfir.bridge.selfcheck import self_check
+from kperfir.bridge.shares import write_shares
 from kperfir.capture.device.drain import Buffer, Drain, lost_launch
 from kperfir.capture.device.driver import Driver
 from kperfir.capture.policy import LaunchTally, Outcome, Policy
@@ -138,6 +139,7 @@ class Launches(Replacing):
     def close(self) -> None:
         """Record no launch any more, and write those that were; a second call does nothing."""
         with ExitStack() as closing:
+            closing.callback(self._write_shares)
             closing.callback(self._close_drains)
             closing.callback(self._gate.close)
             closing.callback(self._stack.close)
@@ -146,6 +148,13 @@ class Launches(Replacing):
         with ExitStack() as closing:
             while self._drains:
                 closing.callback(self._drains.popitem()[1].close)
+
+    def _write_shares(self) -> None:
+        """Of kernels in the capture; in a forked process that recorded nothing there is none."""
+        seen, self._seen = self._seen, {}
+        if self._writer.is_own:
+            built = [(s.id, s.twin) for s in seen.values() if s.id >= 0 and s.twin is not None]
+            write_shares(self._writer, built)
 
     # --- what Triton calls
 
@@ -340,4 +349,5 @@ def _message(seen: _Seen, twin: Twin, plan: Plan) -> Kernel:
         num_ctas=getattr(twin.kernel.metadata, "num_ctas", 1),
         plain=twin.plain,
         instrumented=twin.instrumented,
+        fidelity=twin.fidelity,
     )

@@ -23,10 +23,11 @@ from kperfir.bridge.user_passes import UserPasses
 from kperfir.errors import LoweringError
 from kperfir.ir.attributes import get_text
 from kperfir.ir.chunks import ChunkedKernel, read_kernel
-from kperfir.ir.kperf import StartInstrumentationOp
+from kperfir.ir.kperf import StartInstrumentationOp, StopInstrumentationOp
 from kperfir.ir.kperf_gpu import Counter
 from kperfir.passes.addresses import trace_addresses
 from kperfir.passes.scopes import read_scopes
+from kperfir.passes.site_lines import give_lines
 from kperfir.passes.to_gpu import to_gpu
 from kperfir.passes.to_llvm import Frame, Target, to_llvm
 from kperfir.records import ALIGNMENT_BYTES, Layout
@@ -90,10 +91,11 @@ def lower_to_gpu(module: Any, user: UserPasses) -> GpuKernel:
         scopes = read_scopes(get_text(kernel.attributes, SCOPES_ATTRIBUTE))
         user.findings.extend(trace_addresses(kernel, layout, request.chosen, scopes, user.tables, find))
         return GpuKernel(kernel, layout, base_bytes, warp_size)
-    if any(isinstance(op, StartInstrumentationOp) for op in kernel.body.ops):
+    if any(isinstance(op, StartInstrumentationOp | StopInstrumentationOp) for op in kernel.body.ops):
         raise LoweringError("It bounds a trace of addresses, and the plan has none.", "Add addresses=... to the plan.")
     counter = Counter.TIME if request.metric == "time" else Counter.CLOCK
     iterations = Windows.parse(request.iterations)
+    give_lines(kernel)
     to_gpu(kernel, layout, counter, request.counter_bits, request.chosen, pieces, iterations)
     return GpuKernel(kernel, layout, base_bytes, warp_size)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,13 @@ from kperfir.bridge.levels import PASSES, STATES
 from kperfir.bridge.occupancy import MIN_SLOTS, DeviceLimits, ctas_per_sm
 from kperfir.bridge.pipeline import Pipeline
 from kperfir.bridge.request import Request
+from kperfir.bridge.shares import shares_of
 from kperfir.bridge.source import KernelText
 from kperfir.capture.schema import Resources
 from kperfir.errors import BridgeError, IRError, LoweringError
+from kperfir.fidelity import Kept, doubt
 from kperfir.plan import Plan
+from kperfir.records import Table
 
 _COARSER = (("warp-group", 4), ("cta", 0))
 
@@ -31,6 +35,9 @@ class _Measured:
     sites: int = 0
     slots: int = 0
     findings: tuple[str, ...] = ()
+    binary: bytes = b""
+    table: Table | None = None
+    kept: tuple[Kept, ...] = ()
 
     @property
     def resources(self) -> Resources:
@@ -57,8 +64,9 @@ class _Inspector:
         usage = amd_usage(assembly, binary) if pipeline.target.backend == "hip" else nvidia_usage(binary)
         sites = len(pipeline.table.sites) + len(pipeline.table.accesses) if pipeline.table else 0
         slots = pipeline.layout.slots if pipeline.layout else 0
+        cost = _cost(usage, pipeline.metadata, self.limits)
         findings = tuple(str(finding) for finding in pipeline.user.findings)
-        return _Measured(_cost(usage, pipeline.metadata, self.limits), sites, slots, findings)
+        return _Measured(cost, sites, slots, findings, binary, pipeline.table, pipeline.kept)
 
     def planned(self, plan: Plan) -> tuple[_Measured, str]:
         """The build that a recording with this plan makes, and why its rings lie where they do."""
@@ -132,9 +140,25 @@ def run(
     if fewer := occupancy_lost(inspector.plain.resources, made.resources):
         proposal = inspector.proposal(asked, made)
         warnings = (f"With records {fewer}.", *warnings)
-    plain = inspector.plain.cost
-    found = Inspection(inspector.target, plain, made.cost, made.sites, reason, warnings, proposal, made.findings)
-    return asdict(found)
+    assert made.table is not None
+    found = shares_of(0, inspector.target.partition(":")[0], made.binary, made.kept, made.table)
+    joined = zip_longest(made.kept, found.shares)
+    doubts = tuple(" ".join(told) for kept, share in joined if (told := doubt(kept, share)))
+    return asdict(
+        Inspection(
+            target=inspector.target,
+            plain=inspector.plain.cost,
+            instrumented=made.cost,
+            sites=made.sites,
+            place_reason=reason,
+            warnings=(*warnings, *doubts),
+            proposal=proposal,
+            findings=made.findings,
+            fidelity=made.kept,
+            shares=found.shares,
+            absent=found.absent,
+        )
+    )
 
 
 def _differs(plain: Cost, binary: str, metadata: dict[str, Any]) -> tuple[str, ...]:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 from triton._C.libtriton import ir
 from triton.backends.compiler import Language
 
+from kperfir.bridge.asm_lines import on_their_lines
 from kperfir.bridge.binary import disassembled
 from kperfir.bridge.levels import PASSES, STATES, Route, route
 from kperfir.bridge.lower import GpuKernel, lower_to_gpu, lower_to_llvm
@@ -21,10 +23,11 @@ from kperfir.bridge.refusal import read_back
 from kperfir.bridge.request import SCOPES_ATTRIBUTE, Request
 from kperfir.bridge.source import KernelText
 from kperfir.bridge.stages import before_translation
-from kperfir.bridge.steps import carried, check_records, placed, tagged
+from kperfir.bridge.steps import Written, carried, check_records, placed, tagged
 from kperfir.bridge.text import generic_text, parse_text
 from kperfir.bridge.user_passes import UserPasses
 from kperfir.errors import IRError, KperfError, LoweringError, PlanError
+from kperfir.fidelity import Kept
 from kperfir.ir.attributes import get_text, set_text
 from kperfir.ir.foreign import ForeignModule
 from kperfir.ir.printer import print_module
@@ -56,6 +59,7 @@ class Pipeline:
     Attributes:
         metadata: what Triton's stages say of the kernel, as far as they ran.
         table, layout: of the records, once they are placed and lowered.
+        written: scopes of the source, and what they held. kept: what became of it.
     """
 
     def __init__(
@@ -72,6 +76,8 @@ class Pipeline:
         self.metadata: dict[str, Any] = {"target": self.target, **vars(self.options)}
         self.table: Table | None = None
         self.layout: Layout | None = None
+        self.written = Written()
+        self.kept: tuple[Kept, ...] = ()
         self.stages: dict[str, Callable[[Any, dict[str, Any]], Any]] = {}
 
     def run(self, way: Route) -> str:
@@ -143,17 +149,18 @@ class Pipeline:
 
     def tagged(self, module: Any) -> Any:
         """TTIR with tags, and the scopes they stand for in an attribute."""
-        module, scopes = tagged(module, self.user)
-        if not scopes:
+        module, self.written = tagged(module, self.user)
+        if not self.written.scopes:
             return module
         named = read_module(generic_text(module), with_values=False)
-        set_text(named, SCOPES_ATTRIBUTE, scopes_text(scopes))
+        set_text(named, SCOPES_ATTRIBUTE, scopes_text(self.written.scopes))
         return read_back(print_module(named), module.context)
 
     def placed(self, module: Any) -> ForeignModule:
         """TTGIR with records."""
         text = generic_text(module)
-        records = placed(text, module.context, self.user, self.request, _scopes(text))
+        written = replace(self.written, scopes=_scopes(text))
+        records, self.kept = placed(text, module.context, self.user, self.request, written)
         self.table = self.user.tables.table()
         return records
 
@@ -190,7 +197,8 @@ class Pipeline:
         if not self.stages:
             self.backend.add_stages(self.stages, self.options, Language.TRITON)
         try:
-            return self.stages[name](module, self.metadata)
+            made = self.stages[name](module, self.metadata)
+            return on_their_lines(made) if name == "ptx" and self.layout else made
         except (KperfError, _Reached):
             raise
         except Exception as error:

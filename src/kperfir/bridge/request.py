@@ -20,7 +20,18 @@ STACK_SLOTS = 64
 MODULE_ATTRIBUTE = "kperf.request"
 SITES_ATTRIBUTE = "kperf.sites"
 SCOPES_ATTRIBUTE = "kperf.scopes"
-_COMPILE_HALF = ("records.py", "windows.py", "plan.py", "markers.py", "ir", "passes", "targets", "bridge", "language")
+_COMPILE_HALF = (
+    "records.py",
+    "fidelity.py",
+    "windows.py",
+    "plan.py",
+    "markers.py",
+    "ir",
+    "passes",
+    "targets",
+    "bridge",
+    "language",
+)
 
 
 @dataclass(frozen=True)

@@ -23,15 +23,16 @@ from typing import Any
 from triton import knobs
 
 from kperfir import language
+from kperfir.bridge.asm_lines import on_their_lines
 from kperfir.bridge.lower import lower_module
 from kperfir.bridge.replaced import replaced
 from kperfir.bridge.request import Request
-from kperfir.bridge.steps import carried, check_records, placed, tagged
+from kperfir.bridge.steps import Written, carried, check_records, placed, tagged
 from kperfir.bridge.text import generic_text
 from kperfir.bridge.user_passes import UserPasses
 from kperfir.errors import KperfError, LoweringError
+from kperfir.fidelity import Kept
 from kperfir.passes.finding import Finding
-from kperfir.passes.scopes import Scope
 from kperfir.passes.user import Bound
 from kperfir.records import Layout
 
@@ -49,13 +50,15 @@ class Compile:
         request: what to do.
         user: the passes that users patched, and the table of all that is recorded.
         error: the first of kperfir's own errors; Triton may wrap it on its way out.
+        written: scopes of the source, and what they held. kept: what became of it.
     """
 
     request: Request
     user: UserPasses = field(default_factory=UserPasses)
     error: KperfError | None = None
-    scopes: tuple[Scope, ...] = ()
+    written: Written = field(default_factory=Written)
     layout: Layout | None = None
+    kept: tuple[Kept, ...] = ()
 
     @property
     def findings(self) -> list[Finding]:
@@ -152,6 +155,9 @@ def _wrap(stages: dict[str, Any], compile_: Compile) -> None:
     else:
         compile_.user.skip_ttir()
     stages["ttgir"] = lambda source, metadata: _noted(compile_, _place, ttgir(source, metadata), metadata, compile_)
+    if "ptx" in stages:
+        ptx = stages["ptx"]
+        stages["ptx"] = lambda source, metadata: on_their_lines(ptx(source, metadata))
     stages["llir"] = lambda source, metadata: _noted(compile_, _lower, llir, source, metadata, compile_)
 
 
@@ -179,14 +185,15 @@ def _uncollected() -> Iterator[None]:
 @_uncollected()
 def _tag(source: Any, compile_: Compile) -> Any:
     """Scopes of a Triton-DSL kernel become location tags."""
-    source, compile_.scopes = tagged(source, compile_.user)
+    source, compile_.written = tagged(source, compile_.user)
     return source
 
 
 @_uncollected()
 def _place(source: Any, metadata: dict[str, Any], compile_: Compile) -> Any:
     """Records go in."""
-    module = placed(generic_text(source), source.context, compile_.user, compile_.request, compile_.scopes)
+    text = generic_text(source)
+    module, compile_.kept = placed(text, source.context, compile_.user, compile_.request, compile_.written)
     metadata[METADATA] = {"request": compile_.request.to_json()}
     return carried(module, compile_.request, source.context)
 
@@ -203,6 +210,7 @@ def _lower(llir: Callable[..., Any], source: Any, metadata: dict[str, Any], comp
         "table": compile_.user.tables.table().to_json(),
         "findings": [asdict(f) for f in compile_.findings],
         "layout": asdict(compile_.layout),
+        "fidelity": [kept.to_json() for kept in compile_.kept],
     }
     return result
 

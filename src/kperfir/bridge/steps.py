@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from kperfir.bridge.refusal import read_back
@@ -9,6 +10,7 @@ from kperfir.bridge.request import MODULE_ATTRIBUTE, SCOPES_ATTRIBUTE, SITES_ATT
 from kperfir.bridge.text import generic_text
 from kperfir.bridge.user_passes import UserPasses
 from kperfir.errors import LoweringError
+from kperfir.fidelity import Kept
 from kperfir.ir.attributes import get_text, set_text
 from kperfir.ir.foreign import ForeignModule
 from kperfir.ir.locations import Locations
@@ -16,13 +18,22 @@ from kperfir.ir.printer import print_module
 from kperfir.ir.reader import read_module
 from kperfir.passes.carrier import lower_records
 from kperfir.passes.explicit import find_markers
+from kperfir.passes.fidelity import HeldOp, found_operations, held_operations, kept_of
 from kperfir.passes.instrument import instrument
 from kperfir.passes.place import place
 from kperfir.passes.scopes import Scope, has_markers, scopes_text, tag_scopes
 
 
-def tagged(source: Any, user: UserPasses) -> tuple[Any, tuple[Scope, ...]]:
-    """TTIR whose scopes are location tags, and the scopes. Without scopes and passes nothing is read.
+@dataclass(frozen=True)
+class Written:
+    """Scopes of a kernel's source, those of passes among them, and the operations that they held there."""
+
+    scopes: tuple[Scope, ...] = ()
+    held: tuple[HeldOp, ...] = ()
+
+
+def tagged(source: Any, user: UserPasses) -> tuple[Any, Written]:
+    """TTIR whose scopes are location tags, and what the tags stand for. Without scopes and passes nothing is read.
 
     Raises:
         ScopeError: scopes do not balance.
@@ -37,15 +48,21 @@ def tagged(source: Any, user: UserPasses) -> tuple[Any, tuple[Scope, ...]]:
         user.findings.extend(found.findings)
         source = read_back(print_module(module), source.context)
     source, behind = user.on_ttir(source, "after", len(scopes))
-    return source, scopes + behind
+    scopes += behind
+    if not scopes:
+        return source, Written()
+    module = read_module(generic_text(source), with_values=False)
+    return source, Written(scopes, held_operations(module, Locations.of(module)))
 
 
-def placed(text: str, context: Any, user: UserPasses, request: Request, scopes: tuple[Scope, ...]) -> ForeignModule:
-    """TTGIR with records, or with the bounds of an instrumentation.
+def placed(
+    text: str, context: Any, user: UserPasses, request: Request, written: Written
+) -> tuple[ForeignModule, tuple[Kept, ...]]:
+    """TTGIR with records, or with the bounds of an instrumentation; and what became of what its scopes held.
 
     Args:
         text: the module in generic form.
-        scopes: those that its tags stand for; where the words of `kl` stand in it, as in Gluon, they are found.
+        written: what its tags stand for; where the words of `kl` stand in it, as in Gluon, the scopes are found.
 
     Raises:
         ScopeError: scopes do not balance.
@@ -55,20 +72,21 @@ def placed(text: str, context: Any, user: UserPasses, request: Request, scopes: 
     module = read_module(text)
     user.on_ttgir(module, "before", context)
     locations = Locations.of(module)
-    scopes, markers = find_markers(module, locations) if has_markers(text) else (scopes, ())
+    scopes, markers = find_markers(module, locations) if has_markers(text) else (written.scopes, ())
     if request.addresses:
         user.on_ttgir(module, "after", context)
         user.findings.extend(instrument(module, request.addresses, [m.op for m in markers]))
         if get_text(module.root.attributes_text, SCOPES_ATTRIBUTE) is None:
             set_text(module, SCOPES_ATTRIBUTE, scopes_text(scopes))
-        return module
+        return module, ()
     found = place(module, locations, request.regions, scopes, markers, request.turns(), user.tables)
     user.findings.extend(found.findings)
     user.on_ttgir(module, "after", context)
     if not user.at("llvm", "before"):
         check_records(user)
-    set_text(module, SITES_ATTRIBUTE, pieces_text(user.tables.table()))
-    return module
+    table = user.tables.table()
+    set_text(module, SITES_ATTRIBUTE, pieces_text(table))
+    return module, kept_of(written.held, found_operations(module, locations, table), scopes, table)
 
 
 def carried(module: ForeignModule, request: Request, context: Any) -> Any:

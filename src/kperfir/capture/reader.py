@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
 from pathlib import Path
 from types import UnionType
@@ -12,12 +12,13 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pyarrow as pa
 
-from kperfir.capture.schema import FORMAT_VERSION, End, Kernel, Launch, Message, Problem, Session, Tally
+from kperfir.capture.schema import FORMAT_VERSION, End, Kernel, Launch, Message, Problem, Session, Shares, Tally
 from kperfir.capture.writer import FORMAT_NAME, SCHEMA, child_captures
 from kperfir.errors import CaptureError
 
+_NO_SHARES = "the recording did not come to its end, or left them out"
 _INT64 = range(-(1 << 63), 1 << 63)
-_KINDS: dict[str, type[Message]] = {m.kind: m for m in (Session, Kernel, Launch, Problem, Tally, End)}
+_KINDS: dict[str, type[Message]] = {m.kind: m for m in (Session, Kernel, Shares, Launch, Problem, Tally, End)}
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ class Capture:
         problems: what the recording noted, and what reading found.
         tally: launches per kernel name and what became of them.
         complete: whether the file was closed cleanly.
+        shares: kernel id -> where the instructions of its scopes lie; see `shares_of`.
     """
 
     path: Path
@@ -54,6 +56,11 @@ class Capture:
     problems: tuple[Problem, ...]
     tally: dict[str, dict[str, int]]
     complete: bool
+    shares: dict[int, Shares] = field(default_factory=dict)
+
+    def shares_of(self, kernel: int) -> Shares:
+        """Of one kernel; where the capture has none, it says why."""
+        return self.shares.get(kernel, Shares(kernel, absent=_NO_SHARES))
 
 
 def capture_files(path: str | Path) -> list[Path]:
@@ -128,6 +135,7 @@ def read_capture(path: str | Path) -> Capture:
     if not complete:
         what = "The capture was not closed: the program died, or the disk was full. What was written before is shown."
         problems.append(Problem("truncated", str(place), what))
+    shares = {m.id: m for m, _ in messages if isinstance(m, Shares)}
     tally = [m.launches for m, _ in messages if isinstance(m, Tally)]
     noted = [m for m, _ in messages if isinstance(m, Problem)]
     parts = [(m, p) for m, p in messages if isinstance(m, Launch)]
@@ -136,7 +144,9 @@ def read_capture(path: str | Path) -> Capture:
         what = f"{len(parts) - len(known)} launches are of a kernel that the capture does not describe."
         problems.append(Problem("unreadable", str(place), what, "They are left out.", len(parts) - len(known)))
     launches = _launches(known)
-    return Capture(place, sessions[-1], kernels, launches, (*noted, *problems), tally[-1] if tally else {}, complete)
+    noted_and_found = (*noted, *problems)
+    counts = tally[-1] if tally else {}
+    return Capture(place, sessions[-1], kernels, launches, noted_and_found, counts, complete, shares)
 
 
 def _messages(place: Path, problems: list[Problem]) -> Iterator[tuple[Message, memoryview]]:
@@ -221,7 +231,7 @@ def _fits(value: Any, hint: Any) -> bool:
     """Whether a value that came from JSON is what its dataclass declares; NumPy holds 64-bit integers."""
     origin, inside = get_origin(hint), get_args(hint)
     if isinstance(hint, type) and is_dataclass(hint):
-        return all(_fits(getattr(value, name), of) for name, of in _declared(hint))
+        return isinstance(value, hint) and all(_fits(getattr(value, name), of) for name, of in _declared(hint))
     if origin is Literal:
         return value in inside
     if origin is UnionType:

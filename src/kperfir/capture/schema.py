@@ -2,7 +2,7 @@
 
 A capture file is an Arrow IPC stream of one schema, a row a message:
 
-    kind     string        "session", "kernel", "launch", "problem", "tally", "end"
+    kind     string        "session", "kernel", "launch", "shares", "problem", "tally", "end"
     id       int64         kernel id, launch id, else 0
     info     string        JSON of the dataclass below
     payload  large_binary  launch: scratch blocks of whole CTAs; else empty
@@ -21,6 +21,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, ClassVar, Literal, Self
 
+from kperfir.fidelity import Kept, Share
 from kperfir.records import Layout, Table
 
 FORMAT_VERSION = 1
@@ -103,6 +104,7 @@ class Kernel(Message):
         place_reason: why the rings lie where they do, in words.
         num_ctas: CTAs in a cluster; the grid below counts programs, not CTAs.
         clock: "cycles" for an SM's clock; "ns" for global time and for interpreter times.
+        fidelity: what became of what its scopes held; empty in older captures and of the interpreter.
     """
 
     kind: ClassVar[str] = "kernel"
@@ -118,6 +120,7 @@ class Kernel(Message):
     clock: Literal["cycles", "ns"] = "cycles"
     plain: Resources = field(default_factory=Resources)
     instrumented: Resources = field(default_factory=Resources)
+    fidelity: tuple[Kept, ...] = ()
 
     @classmethod
     def _revive(cls, key: str, value: Any) -> Any:
@@ -126,8 +129,29 @@ class Kernel(Message):
             "table": Table.from_json,
             "plain": lambda v: Resources(**v),
             "instrumented": lambda v: Resources(**v),
+            "fidelity": lambda v: tuple(map(Kept.from_json, v)),
         }
         return revivers[key](value) if key in revivers else super()._revive(key, value)
+
+
+@dataclass(frozen=True)
+class Shares(Message):
+    """Where the instructions of a kernel's scopes lie; written when a recording closes.
+
+    Attributes:
+        id: of the kernel. shares: of its `fidelity`, one by one; None where a scope has no records.
+        absent: why there are none, as a clause; else empty.
+    """
+
+    kind: ClassVar[str] = "shares"
+
+    id: int
+    shares: tuple[Share | None, ...] = ()
+    absent: str = ""
+
+    @classmethod
+    def _revive(cls, key: str, value: Any) -> Any:
+        return tuple(None if s is None else Share.from_json(s) for s in value) if key == "shares" else value
 
 
 @dataclass(frozen=True)

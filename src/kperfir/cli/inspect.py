@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from kperfir.analysis.fidelity import joined, show
 from kperfir.bridge.child import in_child
 from kperfir.bridge.cost import Cost, Inspection
 from kperfir.bridge.entries import Entry, compiled_kernels, entries_in
@@ -103,6 +104,8 @@ def report(name: str, found: Inspection) -> str:
     table.add_row("  records in the code", "0", str(found.sites))
     table.add_row("  instructions a record", "", f"{found.instructions_per_record:.1f}")
     console.print(table)
+    if found.fidelity:
+        show(console, joined(found.fidelity, found.shares), found.absent)
     console.print(f"  Rings in {found.place_reason}")
     for warning in found.warnings:
         console.print(f"  Warning: {warning}")

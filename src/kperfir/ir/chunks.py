@@ -75,6 +75,7 @@ class ChunkedKernel:
         scratch: name of the kernel's last global pointer argument, which is
             Triton's profile scratch.
         attributes: text of the module's attributes.
+        frame_location: location of what is added at entry and returns, where it has one of its own.
     """
 
     before: list[str]
@@ -83,6 +84,7 @@ class ChunkedKernel:
     carriers: dict[Operation, tuple[str, str, str]]
     scratch: str
     attributes: str
+    frame_location: str = ""
 
     def integer(self, name: str) -> int | None:
         """An integer attribute of the module."""

@@ -34,6 +34,11 @@ class _Known(NamedTuple):
 _UNKNOWN = _Known((), "", 0)
 
 
+def is_library(file: str) -> bool:
+    """Whether a file is of Triton's own library, whose functions are shown at their caller's line."""
+    return _LIBRARY in file
+
+
 class Locations:
     """The location table of one module."""
 
@@ -101,7 +106,7 @@ class Locations:
         if text.startswith("callsite("):
             callee, _, caller = _split_call(text[len("callsite(") : -1])
             inner, outer = self._resolve(callee, depth), self._resolve(caller, depth)
-            place = outer if not inner.file or _LIBRARY in inner.file else inner
+            place = outer if not inner.file or is_library(inner.file) else inner
             return _Known(outer.tags + inner.tags, place.file, place.line, inner.name)
         if text.startswith("fused"):
             return self._fused(text, depth)

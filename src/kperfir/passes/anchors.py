@@ -96,6 +96,19 @@ _ANCHORS: dict[str, tuple[str, Role]] = {
     "ttng.tmem_copy": ("", "issue"),
 }
 
+WORK = ("load", "store", "dot")
+"""Rules whose operations move or multiply data."""
+
+# anchors of such a rule that only count, announce or wait for what others move
+_BOOK_KEEPING = frozenset(
+    {
+        "ttg.async_commit_group",
+        "ttng.async_copy_mbarrier_arrive",
+        "ttng.barrier_expect",
+        "ttng.tc_gen5_commit",
+    }
+)
+
 LOOPS = frozenset({"scf.for", "scf.while"})
 STRUCTURAL = LOOPS | {"scf.if", "ttg.warp_specialize", "scf.execute_region"}
 _NEVER = frozenset({"tt.splat", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.trans", "ttg.convert_layout"})
@@ -119,6 +132,12 @@ def rule_of(op: ForeignOp) -> str:
     if op.opname in LOOPS:
         return "loop"
     return _ANCHORS[op.opname][0] if op.opname in _ANCHORS else ""
+
+
+def work_of(op: ForeignOp) -> str:
+    """The rule of an operation that itself moves or multiplies data, or an empty string."""
+    rule = rule_of(op)
+    return rule if rule in WORK and op.opname not in _BOOK_KEEPING else ""
 
 
 def is_initialised_alloc(op: ForeignOp) -> bool:

@@ -12,6 +12,7 @@ still there after scheduling. Tags, outermost first:
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import Literal
@@ -26,6 +27,7 @@ from kperfir.markers import PREFIX, MarkerKind, read_marker
 from kperfir.passes.anchors import STRUCTURAL, is_anchor
 from kperfir.passes.finding import Finding
 
+_CALLEE = re.compile(r'callee = @(?:"([^"]*)"|([\w$.-]+))')
 INNER_BODIES = ("tt.reduce", "tt.scan", "tt.map_elementwise")
 
 
@@ -157,35 +159,36 @@ class _Tagger:
 
     def call_tag(self, op: ForeignOp) -> list[str]:
         """Tell two calls of a helper with scopes apart."""
-        if op.opname != "tt.call" or not any(f"@{name}" in _callee(op) for name in self.marked):
+        if op.opname != "tt.call" or callee_of(op) not in self.marked:
             return []
         self.calls += 1
         return [f"kperf.call:{self.calls}"]
 
 
-def _callee(op: ForeignOp) -> str:
-    """`@name`, without the quotes MLIR puts around unusual ones."""
-    return op.properties_text.replace('@"', "@").partition("callee = ")[2]
+def callee_of(op: ForeignOp) -> str:
+    """Name of the function that a call calls, without the quotes MLIR puts around unusual ones."""
+    found = _CALLEE.search(op.properties_text)
+    return found.group(1) or found.group(2) if found else ""
 
 
 def _functions_with_markers(module: ForeignModule) -> set[str]:
     """Names of functions that hold markers, or call one that does."""
-    functions = {_symbol(f): f for f in module.functions()}
+    functions = {symbol_of(f): f for f in module.functions()}
     bodies = {n: list(walk(f)) for n, f in functions.items()}
     marked = {n for n, ops in bodies.items() if any(marker_of(op) for op in ops)}
     while True:
         more = {
             n
             for n, ops in bodies.items()
-            if n not in marked
-            and any(op.opname == "tt.call" and any(f"@{m}" in _callee(op) for m in marked) for op in ops)
+            if n not in marked and any(op.opname == "tt.call" and callee_of(op) in marked for op in ops)
         }
         if not more:
             return marked
         marked |= more
 
 
-def _symbol(function: ForeignOp) -> str:
+def symbol_of(function: ForeignOp) -> str:
+    """Name of a function."""
     return function.properties_text.partition('sym_name = "')[2].partition('"')[0]
 
 

@@ -124,7 +124,7 @@ def _spelled(op: Operation, kernel: ChunkedKernel, target: Target, frame: Frame,
     """One operation of `kperf_gpu`, the n-th that the target numbers."""
     match op:
         case InitOp():
-            return _placed(target.init(frame, op.chosen), "")
+            return _placed(target.init(frame, op.chosen), kernel.frame_location)
         case ReadCounterOp():
             read = target.read_counter(n, op.counter.data, op.clock.type.width.data)
             return _placed(read, _location(kernel, op.next_op))
@@ -137,8 +137,8 @@ def _spelled(op: Operation, kernel: ChunkedKernel, target: Target, frame: Frame,
             spelled = target.store_address(frame, n, op.site.value.data, op.access)
             return _placed(spelled, location_of(_next_line(op)))
         case FinalizeOp():
-            location = location_of(op.next_op.line) if isinstance(op.next_op, ReturnOp) else ""
-            return _placed(target.finalize(frame, n), location)
+            at_return = location_of(op.next_op.line) if isinstance(op.next_op, ReturnOp) else ""
+            return _placed(target.finalize(frame, n), kernel.frame_location or at_return)
         case _:
             return []
 

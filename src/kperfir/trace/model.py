@@ -22,7 +22,7 @@ from kperfir.trace.align import Axis, Slope, align, given_axis, slope, timer_ste
 from kperfir.trace.decode import I64, Headers, Records, decode, join, join_headers, read_headers
 from kperfir.trace.events import EVENTS, events_table
 from kperfir.trace.pair import Spans, Standing, pair
-from kperfir.trace.problems import launch_problems
+from kperfir.trace.problems import launch_problems, scope_problems
 from kperfir.trace.sums import Sums, join_sums, read_sums
 
 
@@ -240,4 +240,4 @@ class Trace:
         found = [p for c in self.captures for p in c.problems] + [
             p for launch in self.launches for p in launch.problems
         ]
-        return (*self.noted, *found)
+        return (*self.noted, *found, *scope_problems(self.captures))

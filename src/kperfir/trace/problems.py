@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kperfir.capture.schema import Problem
+from kperfir.fidelity import doubt
 from kperfir.plan import MAX_SLOTS
 from kperfir.trace.decode import WRAP_CYCLES
 
@@ -14,12 +15,26 @@ _COUNTED_BYTES = 1 << 32
 _LEAST_CYCLES_A_RECORD = 2
 
 if TYPE_CHECKING:
+    from kperfir.capture.reader import Capture
     from kperfir.trace.model import LaunchTrace
 
 
 def launch_problems(launch: LaunchTrace) -> tuple[Problem, ...]:
     """Problems of one launch, the worst first."""
     return (*_lost_ctas(launch), *_lost_records(launch), *_doubts(launch), *_long_counts(launch), *_long_sums(launch))
+
+
+def scope_problems(captures: tuple[Capture, ...]) -> tuple[Problem, ...]:
+    """Scopes that time something else than was marked, each once."""
+    found: dict[Problem, None] = {}
+    for capture in captures:
+        for kernel in capture.kernels.values():
+            shares = capture.shares_of(kernel.id).shares
+            for n, kept in enumerate(kernel.fidelity):
+                told = doubt(kept, shares[n] if n < len(shares) else None)
+                if told is not None:
+                    found[Problem("fidelity", f"{kernel.name}, {kept.file}:{kept.line}", *told)] = None
+    return tuple(found)
 
 
 def _where(launch: LaunchTrace) -> str:

@@ -1,0 +1,53 @@
+"""Values of a function that is read without values, by their names, which are unique in it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable
+
+from kperfir.ir.foreign import ForeignOp, walk
+
+_VALUE = re.compile(r"%[\w$.-]+(?:#\d+)?")
+_FLOAT = re.compile(r"\b(?:\d+x)*(?:bf16|tf32|f\d+)")
+_PURE = ("arith.", "math.", "tt.splat", "tt.make_range", "tt.expand_dims", "tt.broadcast", "tt.addptr", "tt.reshape")
+_PURE_TOO = ("tt.trans", "tt.bitcast", "tt.fp_to_fp", "tt.ptr_to_int", "tt.int_to_ptr", "tt.get_program_id", "tt.dot")
+_READS = ("tt.load", "tt.descriptor_load")
+
+
+def first_equals(function: ForeignOp) -> dict[ForeignOp, ForeignOp]:
+    """Each operation that computes what an earlier one does -> the first such one.
+
+    As common-subexpression elimination sees it: reads of memory are the same as long as nothing
+    that may write, loops and branches included, lies between.
+    """
+    numbers: dict[str, Hashable] = {}
+    first: dict[Hashable, ForeignOp] = {}
+    found: dict[ForeignOp, ForeignOp] = {}
+    writes = 0
+    for op in walk(function):
+        reads = op.opname in _READS
+        if op.regions or not (reads or op.opname.startswith(_PURE + _PURE_TOO)):
+            writes += 1
+            continue
+        operands = tuple(numbers.get(name, name) for name in _VALUE.findall(op.operands_text))
+        form = (op.opname, op.properties_text, op.attributes_text, op.signature_text)
+        key = (*form, operands, writes if reads else None)
+        earlier = first.setdefault(key, op)
+        if earlier is not op:
+            found[op] = earlier
+        if len(op.result_names) == 1:
+            numbers[op.result_names[0]] = id(earlier)
+    return found
+
+
+def unused_integers(function: ForeignOp) -> frozenset[ForeignOp]:
+    """Integer arithmetic that nothing uses, such as the checks for overflow that Triton's frontend writes."""
+    used: set[str] = set()
+    unused: set[ForeignOp] = set()
+    for op in reversed(list(walk(function))):
+        integer = op.opname.startswith("arith.") and not _FLOAT.search(op.signature_text)
+        if integer and not any(name.partition(":")[0] in used for name in op.result_names):
+            unused.add(op)
+        else:
+            used.update(name.partition("#")[0] for name in _VALUE.findall(op.operands_text))
+    return frozenset(unused)
