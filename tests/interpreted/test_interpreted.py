@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -264,6 +266,34 @@ def test_a_program_recorded_whole_rests_while_it_records_itself(path: Path, tmp_
         add()
     assert tally(path) == {"add": {"recorded": 2}} and codes(path) == ["own-recording"]
     assert tally(tmp_path / "own.kperf") == {"add": {"recorded": 1}}
+
+
+@pytest.mark.parametrize("end", ["close", "rest"])
+def test_a_launch_that_another_thread_has_under_way_is_waited_for(path: Path, tmp_path: Path, end: str) -> None:
+    inside, ending = threading.Event(), threading.Event()
+    whole = interpreter.InterpreterBuilder.set_grid_idx
+
+    def slow(builder: Any, *place: int) -> Any:
+        inside.set()
+        ending.wait(10)
+        time.sleep(0.05)  # the end goes on meanwhile
+        return whole(builder, *place)
+
+    thread = threading.Thread(target=add)
+    with pytest.MonkeyPatch.context() as patch, record_program(path, "a run", Policy(Plan.make("kernel"))):
+        whole = interpreter.InterpreterBuilder.set_grid_idx
+        patch.setattr(interpreter.InterpreterBuilder, "set_grid_idx", slow)
+        thread.start()
+        assert inside.wait(10)
+        patch.undo()
+        ending.set()
+        if end == "rest":
+            with kp.record(tmp_path / "own.kperf"):
+                assert not thread.is_alive() or tally(path) == {"add": {"recorded": 1}}
+    thread.join()
+    (launch,) = kp.load(path).launches
+    assert launch.unfinished_ctas == launch.missing_ctas == 0
+    assert tally(path) == {"add": {"recorded": 1}}
 
 
 def test_an_error_that_leaves_the_recording_is_named(path: Path) -> None:
