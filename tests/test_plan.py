@@ -152,3 +152,47 @@ def test_a_whole_plan_stands_alone() -> None:
     assert _whole_plan(untouched, str(plan)) == plan
     with pytest.raises(PlanError, match="knobs beside it"):
         _whole_plan(make_plan("auto", 3, 100, (), (), slots=64), plan)
+
+
+@pytest.mark.parametrize(
+    ("given", "kinds"),
+    [
+        ("load", ("load",)),
+        ("load+store", ("load", "store")),
+        ("store, load", ("store", "load")),
+        (["atomic", "atomic"], ("atomic",)),
+        ("all", ("load", "store", "async-copy", "atomic")),
+        ("none", ()),
+        ("", ()),
+        ((), ()),
+    ],
+)
+def test_addresses(given: Any, kinds: tuple[str, ...]) -> None:
+    plan = Plan.make("auto", addresses=given)
+    assert plan.addresses == kinds
+    assert plan.regions == (() if kinds else ("auto",)), "nothing is timed beside"
+    assert Plan.parse(str(plan)) == plan
+
+
+def test_a_trace_of_addresses_stays_in_its_text() -> None:
+    plan = Plan.parse("addresses=load+async-copy;slots=128;ctas=0-7")
+    assert str(plan) == "regions=none;buffer=auto;slots=128;ctas=0-7;addresses=load+async-copy"
+
+
+@pytest.mark.parametrize(
+    ("knobs", "said"),
+    [
+        ({"addresses": "prefetch"}, "'prefetch' is no kind of memory access."),
+        ({"addresses": "all+load"}, "'all' is no kind of memory access."),
+        ({"regions": "load"}, "times nothing"),
+        ({"buffer": "shared"}, "written to global memory"),
+        ({"metric": "time"}, "has no metric"),
+        ({"strategy": "flush"}, "has no strategy"),
+        ({"version": "iteration"}, "has no version"),
+        ({"iterations": "0-7"}, "has no iterations"),
+    ],
+)
+def test_what_a_trace_of_addresses_has_not(knobs: dict[str, Any], said: str) -> None:
+    with pytest.raises(PlanError) as refused:
+        Plan.make(**({"regions": "auto", "addresses": "load"} | knobs))
+    assert said in str(refused.value)

@@ -168,6 +168,7 @@ def _as_it_is(function: Any = None, **options: Any) -> Any:
 
 
 _UNSET = frozenset({"empty", "empty_like", "empty_strided", "new_empty"})
+_MOST_FILLED = 1 << 28  # elements; more may not fit into memory, and nothing reads them
 
 
 class _OnCpu(TorchFunctionMode):
@@ -181,7 +182,7 @@ class _OnCpu(TorchFunctionMode):
         if name == "to":
             args = tuple("cpu" if _is_device(a) else a for a in args)
         result = function(*args, **options)
-        return result.fill_(1) if name in _UNSET else result
+        return result.fill_(1) if name in _UNSET and result.numel() <= _MOST_FILLED else result
 
 
 def _is_device(value: Any) -> bool:

@@ -15,10 +15,12 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal, get_args
 
 from kperfir.errors import PlanError
+from kperfir.records import AccessKind
 from kperfir.windows import ALL, Window, Windows
 
 RULES = ("kernel", "load", "store", "dot", "reduce", "wait", "barrier", "loop")
 AUTO = ("kernel", "load", "store", "dot", "reduce", "wait")
+ACCESSES = get_args(AccessKind)
 MAX_SLOTS = 1 << 20
 WARP_GROUP = 4
 
@@ -28,6 +30,7 @@ Strategy = Literal["circular", "flush", "aggregate"]
 Version = Literal["none", "iteration"]
 _ALWAYS_PRINTED = ("regions", "buffer", "slots")
 _WINDOWS = ("launches", "ctas", "sms", "warps", "iterations")
+_OF_TIMES = ("metric", "strategy", "version", "iterations")  # knobs that a trace of addresses has not
 _GRANULARITIES = {"warp": 1, "warp-group": WARP_GROUP, "cta": 0}
 
 
@@ -60,6 +63,9 @@ class Plan:
             the SM, and number of the warp in its CTA.
         iterations: turns of the innermost counted loop in which its records are written;
             those outside of loops always are.
+        addresses: kinds of access to global memory, of `ACCESSES`, whose addresses are traced, lane by lane,
+            in the place of times: the first `slots` of each warp. A load that Triton pipelines
+            is an "async-copy".
 
     Raises:
         PlanError: a value is unknown or makes no sense.
@@ -78,9 +84,11 @@ class Plan:
     sms: Windows = ALL
     warps: Windows = ALL
     iterations: Windows = ALL
+    addresses: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         _check_regions(self.regions)
+        _check_addresses(self)
         for name, kind in (("buffer", Buffer), ("metric", Metric), ("strategy", Strategy), ("version", Version)):
             if getattr(self, name) not in get_args(kind):
                 what = f"'{getattr(self, name)}' is no {name}."
@@ -113,6 +121,12 @@ class Plan:
         taken = [p for p in self.kernels if not p.startswith("!")]
         left_out = [p[1:] for p in self.kernels if p.startswith("!")]
         return (not taken or _matches(name, taken)) and not _matches(name, left_out)
+
+    @property
+    def chosen(self) -> tuple[str, ...]:
+        """Names of the knobs that are not as they are by default."""
+        default = Plan()
+        return tuple(f.name for f in fields(self) if getattr(self, f.name) != getattr(default, f.name))
 
     def __str__(self) -> str:
         default = Plan()
@@ -155,6 +169,10 @@ class Plan:
             values["granularity"] = str(values["granularity"])
         if "kernels" in values:
             values["kernels"] = _listed(values["kernels"])
+        if "addresses" in values:
+            values["addresses"] = _kinds(values["addresses"])
+        if values.get("addresses") and values["regions"] == ("auto",):
+            values["regions"] = ()
         for name in _WINDOWS:
             if name in values and not isinstance(values[name], Windows):
                 values[name] = Windows.parse(str(values[name]))
@@ -183,6 +201,25 @@ def _check_regions(regions: tuple[str, ...]) -> None:
             raise PlanError(f"'{rule}' is no rule for regions.", f"Use auto, none, or any of {', '.join(RULES)}.")
 
 
+def _check_addresses(plan: Plan) -> None:
+    if not plan.addresses:
+        return
+    for kind in plan.addresses:
+        if kind not in ACCESSES:
+            raise PlanError(
+                f"'{kind}' is no kind of memory access.", f"Use all, none, or any of {', '.join(ACCESSES)}."
+            )
+    if plan.regions:
+        what = "A trace of addresses times nothing, so no regions can be recorded beside it."
+        raise PlanError(what, "Leave regions out, or record twice.")
+    if plan.buffer == "shared":
+        raise PlanError("Addresses are written to global memory, not to shared.", "Leave buffer out.")
+    default = {f.name: f.default for f in fields(Plan)}
+    for name in _OF_TIMES:
+        if getattr(plan, name) != default[name]:
+            raise PlanError(f"A trace of addresses has no {name}.", f"Leave {name} out.")
+
+
 def _matches(name: str, patterns: list[str]) -> bool:
     return any(fnmatch.fnmatchcase(name, p) for p in patterns)
 
@@ -192,7 +229,7 @@ def _is_count(text: str) -> bool:
 
 
 def _printed(name: str, value: Any) -> str:
-    if name == "regions":
+    if name in ("regions", "addresses"):
         return "+".join(value) or "none"
     return ",".join(value) if name == "kernels" else str(value)
 
@@ -201,6 +238,14 @@ def _listed(patterns: str | Sequence[str]) -> tuple[str, ...]:
     if not isinstance(patterns, str):
         return tuple(patterns)
     return tuple(part.strip() for part in patterns.split(",")) if patterns else ()
+
+
+def _kinds(kinds: str | Sequence[str]) -> tuple[str, ...]:
+    chosen = kinds.replace(",", "+").split("+") if isinstance(kinds, str) else kinds
+    named = tuple(dict.fromkeys(kind.strip() for kind in chosen))
+    if named == ("all",):
+        return ACCESSES
+    return () if named in ((), ("",), ("none",)) else named
 
 
 def _number(slots: Any) -> int:

@@ -24,6 +24,10 @@ ring one entry of 16 bytes a region: {u32 sum, u32 count, u32 greatest, u32 comp
 of least}. All of it is zero before, so a count of 0 says that nothing was added. A sum
 comes round where a warp spends 2^32 cycles in a region, about two seconds.
 
+Where addresses are traced, a warp's ring is in two parts: `slots` heads {u32 site},
+padded to 16 bytes, then `slots` times one u64 a lane: the address of that lane's access,
+0 where the lane makes none. It does not wrap, so slot n is the warp's n-th access.
+
 A record of 8 bytes is {u32 site, u32 clock bits 31:0}; one of 16 bytes is
 {u32 site, u32 version, u64 clock}. Words are little-endian. A warp's n-th record
 lies in slot n mod `slots`, so a ring that wrapped keeps the newest records and
@@ -54,6 +58,8 @@ ALIGNMENT_BYTES = 16
 NARROW_RECORD_BYTES = 8
 WIDE_RECORD_BYTES = 16
 SUMS_BYTES = 16
+SITE_BYTES = 4
+ADDRESS_BYTES = 8
 SUM_OFFSET = 0
 COUNT_OFFSET = 4
 GREATEST_OFFSET = 8
@@ -63,6 +69,7 @@ Place = Literal["shared", "global", "host"]
 Role = Literal["sync", "issue", "wait"]
 Origin = Literal["kernel", "scope", "rule", "mark", "pass"]
 Kind = Literal["start", "end", "mark"]
+AccessKind = Literal["load", "store", "async-copy", "atomic"]
 
 
 @dataclass(frozen=True)
@@ -74,10 +81,12 @@ class Layout:
         slots: records a warp's ring holds; a power of two from 2, because rings are copied 16 bytes at a time.
             Of sums: regions.
         place: memory that holds the ring while the kernel runs.
-        record_bytes: 8 (32-bit clock) or 16 (64-bit clock, or global time); of sums 16.
+        record_bytes: 8 (32-bit clock) or 16 (64-bit clock, or global time); of sums 16; of
+            addresses 8 a lane, its head not counted.
         wraps: newer records overwrite the oldest; else those that find no slot are only counted.
         holds_sums: there are sums of regions in the place of rings.
         warp_step: ring n is that of the CTA's warp n * warp_step; warps between have none.
+        lanes: of a warp, where addresses are traced; else 0.
     """
 
     warps: int
@@ -87,6 +96,7 @@ class Layout:
     warp_step: int = 1
     wraps: bool = True
     holds_sums: bool = False
+    lanes: int = 0
 
     def __post_init__(self) -> None:
         wrong = self.slots < 1 if self.holds_sums else self.slots < 2 or self.slots & (self.slots - 1)
@@ -94,8 +104,11 @@ class Layout:
             raise ValueError(f"no such layout: {self.warps} warps of {self.slots} slots")
         if self.warp_step < 1:
             raise ValueError(f"no such layout: a ring for each {self.warp_step} warps")
-        if self.record_bytes not in (NARROW_RECORD_BYTES, WIDE_RECORD_BYTES):
+        known = (self.lanes * ADDRESS_BYTES,) if self.lanes else (NARROW_RECORD_BYTES, WIDE_RECORD_BYTES)
+        if self.record_bytes not in known:
             raise ValueError(f"no such record: {self.record_bytes} bytes")
+        if self.lanes and (self.wraps or self.holds_sums or self.place != "global"):
+            raise ValueError("no such layout: addresses lie in global memory, the first of them")
 
     @property
     def cleared_bytes(self) -> int:
@@ -103,9 +116,19 @@ class Layout:
         return self.cta_bytes if self.holds_sums else self.rings_offset_bytes
 
     @property
+    def holds_addresses(self) -> bool:
+        """Whether there are addresses of memory accesses in the place of times."""
+        return self.lanes > 0
+
+    @property
+    def heads_bytes(self) -> int:
+        """Size of the heads at the start of a ring; 0 where records hold their site themselves."""
+        return _align(self.slots * SITE_BYTES) if self.lanes else 0
+
+    @property
     def ring_bytes(self) -> int:
         """Size of one warp's ring."""
-        return self.slots * self.record_bytes
+        return self.heads_bytes + self.slots * self.record_bytes
 
     @property
     def rings_offset_bytes(self) -> int:
@@ -169,22 +192,51 @@ class Site:
 
 
 @dataclass(frozen=True)
+class Access:
+    """An instruction whose addresses are traced; its id is what the head of a record holds.
+
+    Attributes:
+        operation: number of the memory operation it is part of: a load of many elements becomes several
+            instructions, and a pipelined one stands in the prologue of its loop as well.
+        instruction: as the compiler spells it, such as "ld.global.v4.b32".
+        width_bytes: what one lane reads or writes.
+        region: name of the innermost scope around it; empty where there is none.
+        file, line: source position.
+    """
+
+    id: int
+    operation: int
+    kind: AccessKind
+    width_bytes: int
+    instruction: str
+    region: str = ""
+    file: str = ""
+    line: int = 0
+
+
+@dataclass(frozen=True)
 class Table:
-    """All regions and sites of one kernel."""
+    """All regions and sites of one kernel; or the accesses whose addresses are traced."""
 
     regions: tuple[Region, ...]
     sites: tuple[Site, ...]
+    accesses: tuple[Access, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Plain lists and dictionaries, as metadata and capture files hold them."""
-        return {"regions": [asdict(r) for r in self.regions], "sites": [asdict(s) for s in self.sites]}
+        return {
+            "regions": [asdict(r) for r in self.regions],
+            "sites": [asdict(s) for s in self.sites],
+            "accesses": [asdict(a) for a in self.accesses],
+        }
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> Table:
         """The inverse of `to_json`; unknown keys (a newer writer's) are passed over."""
         regions = tuple(Region(**_known(Region, r) | {"operations": tuple(r["operations"])}) for r in data["regions"])
-        return Table(regions, tuple(Site(**_known(Site, s)) for s in data["sites"]))
+        sites = tuple(Site(**_known(Site, s)) for s in data["sites"])
+        return Table(regions, sites, tuple(Access(**_known(Access, a)) for a in data.get("accesses", ())))
 
 
-def _known(kind: type[Region] | type[Site], data: dict[str, Any]) -> dict[str, Any]:
+def _known(kind: type[Region] | type[Site] | type[Access], data: dict[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in data.items() if k in kind.__dataclass_fields__}

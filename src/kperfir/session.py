@@ -171,6 +171,9 @@ def _session(path: Path, policy: Policy, run: str, on_launch: OnLaunch | None = 
     import triton
 
     interpreted = bool(triton.knobs.runtime.interpret)
+    if interpreted and policy.plan.addresses:
+        what = "Triton's interpreter has no lanes, so there are no addresses of lanes to trace."
+        raise PlanError(what, "Record on a GPU, or leave addresses out.")
     if not interpreted:
         _check_gpu()
     tally = LaunchTally()

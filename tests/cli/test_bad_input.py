@@ -193,6 +193,14 @@ def test_standard_output_that_is_full() -> None:
     assert done.stderr.count("\n") == 1 and "Standard output cannot be written: No space left" in done.stderr
 
 
+@pytest.mark.parametrize("closed, command", [(">&-", ["report", str(GOOD)]), ("<&-", ["opt", "-"])])
+def test_standard_streams_that_are_closed(closed: str, command: list[str]) -> None:
+    line = ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-m", "kperfir", *command]
+    done = subprocess.run(line, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1 and "is closed" in done.stderr
+
+
 def test_a_report_where_standard_output_cannot_spell_a_name(tmp_path: Path) -> None:
     table = Table((Region(0, "Größe", origin="scope", file="\udcff.py", line=1),), handmade.TABLE.sites[:2])
     kernel = Kernel(0, "add", "hash", "cuda:90", handmade.LAYOUT, table)

@@ -27,7 +27,7 @@ from kperfir.bridge.text import generic_text
 from kperfir.ir.printer import print_module
 from kperfir.ir.reader import read_module
 
-COUNTED = (r"cp\.async\.c[ag]", r"cp\.async\.bulk\.tensor", r"wgmma\.mma_async", r"tcgen05\.mma", r"v_mfma")
+COUNTED = (r"cp\.async\.c[ag]", r"cp\.async\.bulk\.tensor", r"wgmma\.mma_async", r"tcgen05\.mma", r"v_mfma", r"s_barrier")
 
 
 def main(backend: str, arch: str) -> None:

@@ -204,9 +204,19 @@ def test_tables_hold_the_events(tmp_path: Path) -> None:
     assert pyarrow.parquet.read_table(tmp_path / "t.parquet").to_pylist() == rows
     with pa.memory_map(str(tmp_path / "t.arrow")) as source:
         assert pa.ipc.open_file(source).read_all().to_pylist() == rows
+    assert pyarrow.parquet.read_schema(tmp_path / "t.parquet").metadata[b"times"].startswith(b"Times are raw")
     from_csv = pyarrow.csv.read_csv(tmp_path / "t.csv").to_pylist()
     assert [r["region"] for r in from_csv] == [r["region"] for r in rows]
     assert [r["start_ns"] for r in from_csv] == pytest.approx([r["start_ns"] for r in rows])
+
+
+@pytest.mark.parametrize("suffix", ["json", "csv", "parquet", "arrow"])
+def test_interpreters_times_are_said_to_be_so(tmp_path: Path, suffix: str) -> None:
+    trace = _trace(tmp_path, [_cta(0, 5, 0)], source="interpreter")
+    exported = export(trace, tmp_path / f"t.{suffix}")
+    assert "times of Triton's interpreter" in str(exported)
+    if suffix != "csv":
+        assert b"Times are those of Triton's interpreter on the host" in exported.path.read_bytes()
 
 
 @pytest.mark.parametrize("name", ["t.txt", "t", "t.gz", "json"])

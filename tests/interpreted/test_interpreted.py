@@ -9,6 +9,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from triton.runtime import autotuner, interpreter
 import kperfir as kp
 from kperfir import language
 from kperfir.capture.policy import Policy
-from kperfir.errors import ProgramError
+from kperfir.errors import PlanError, ProgramError
 from kperfir.plan import Plan
 from kperfir.session import record_program
 
@@ -241,20 +242,40 @@ def test_a_tuner_that_brings_its_own_measurement_works(path: Path) -> None:
         run()
         return [1.0, 1.0, 1.0]
 
-    configurations = [triton.Config({"BLOCK": b}) for b in (32, 64)]
+    configurations = [triton.Config({"BLOCK": b}) for b in (8, 16, 32, 64)]
     tuned = triton.autotune(configurations, key=[], do_bench=do_bench)(k.add)
     x, out = torch.randn(64), torch.zeros(64)
-    with kp.record(path):
-        tuned[(2,)](x, x, out, 64)
+    with kp.record(path, first=2, every=0):
+        for _ in range(3):
+            tuned[(8,)](x, x, out, 64)
     assert torch.equal(out, x + x)
-    assert tally(path) == {"add": {"autotune-trial": 2, "recorded": 1}}
+    assert tally(path) == {"add": {"autotune-trial": 4, "recorded": 2, "sampled-out": 1}}
 
 
-def test_knobs_of_a_gpu_are_said_to_have_no_effect(path: Path) -> None:
-    with kp.record(path, metric="time", ctas="0"):
+WORKS_HERE = {"regions": "auto", "slots": "64", "kernels": "add*", "launches": "0-7"}
+OF_GPUS = {
+    "buffer": "global",
+    "metric": "time",
+    "strategy": "flush",
+    "version": "iteration",
+    "granularity": "cta",
+    "ctas": "0",
+    "sms": "0",
+    "warps": "0",
+    "iterations": "0",
+}
+
+
+def test_every_knob_is_known_here() -> None:
+    assert {f.name for f in fields(Plan)} == WORKS_HERE.keys() | OF_GPUS.keys() | {"addresses"}, "that is refused"
+
+
+@pytest.mark.parametrize("knob", [*WORKS_HERE, *OF_GPUS])
+def test_a_knob_works_or_is_said_to_have_no_effect(path: Path, knob: str) -> None:
+    with kp.record(path, **({"regions": "none"} | {knob: (WORKS_HERE | OF_GPUS)[knob]})):
         add()
-    (problem,) = (p for p in kp.load(path).problems() if p.code == "no-knob")
-    assert "no metric and no ctas" in problem.what
+    said = [p.what for p in kp.load(path).problems() if p.code == "no-knob"]
+    assert said == ([f"Triton's interpreter knows no {knob}, so that has no effect."] if knob in OF_GPUS else [])
     assert counts(path)["body"] == 2, "of both programs"
 
 
@@ -359,3 +380,9 @@ def test_passes_that_the_interpreter_cannot_run_are_told_of_once(path: Path) -> 
         kp.unpatch()
     (problem,) = (p for p in kp.load(path).problems() if p.code == "pass-skipped")
     assert "Pass 'mine' at ttgir:after-place" in problem.what
+
+
+def test_addresses_are_refused_before_a_capture_is_made(path: Path) -> None:
+    with pytest.raises(PlanError, match="has no lanes"), kp.record(path, addresses="load"):
+        pass
+    assert not path.exists()

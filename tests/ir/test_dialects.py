@@ -31,6 +31,14 @@ PROGRAM = """builtin.module {
   kperf_gpu.aggregate_start %3, %6 region 2 : i32 : i32, !kperf_gpu.index
   kperf_gpu.aggregate_end %3, %6 region 2 : i32 piece 0 : i32 : i32, !kperf_gpu.index
   kperf_gpu.count %6 region 1 : i32 : !kperf_gpu.index
+  kperf.start_instrumentation "addresses" kinds "load+async-copy"
+  %7 = kperf_gpu.init %1, %1 slots 64 : i32 record_bytes 256 : i32 lanes 32 : i32 : \
+!kperf_gpu.buffer<"global">, !kperf_gpu.buffer<"global"> -> !kperf_gpu.index
+  kperf_gpu.store_address %7 site 0 : i32 kind "load" width_bytes 16 : i32 pointer "%x" offset_bytes 4 : i32 : \
+!kperf_gpu.index
+  kperf_gpu.store_address %7 site 1 : i32 kind "async-copy" width_bytes 16 : i32 pointer "%y" offset_bytes 0 : i32 \
+predicate "!%p" source_bytes "%n" : !kperf_gpu.index
+  kperf.stop_instrumentation "addresses"
 }"""
 
 WRONG = {
@@ -38,6 +46,24 @@ WRONG = {
     "negative site": 'kperf.record start "x" site -1 : i32',
     "odd size": '%0 = kperf_gpu.local_alloc 7 : i32 : !kperf_gpu.buffer<"shared">',
     "wrong memory": '%0 = kperf_gpu.local_alloc 16 : i32 : !kperf_gpu.buffer<"global">',
+    "unknown instrumentation": 'kperf.stop_instrumentation "heat"',
+    "unknown kind": 'kperf.start_instrumentation "addresses" kinds "load+prefetch"',
+    "no kind": 'kperf.start_instrumentation "addresses" kinds ""',
+    "half a lane": '%0 = kperf_gpu.global_scratch_alloc 64 : i32 : !kperf_gpu.buffer<"global">\n'
+    "%1 = kperf_gpu.init %0, %0 slots 2 : i32 record_bytes 128 : i32 lanes 32 : i32 : "
+    '!kperf_gpu.buffer<"global">, !kperf_gpu.buffer<"global"> -> !kperf_gpu.index',
+    **{
+        name: '%0 = kperf_gpu.global_scratch_alloc 64 : i32 : !kperf_gpu.buffer<"global">\n'
+        "%1 = kperf_gpu.init %0, %0 slots 2 : i32 record_bytes 256 : i32 lanes 32 : i32 : "
+        '!kperf_gpu.buffer<"global">, !kperf_gpu.buffer<"global"> -> !kperf_gpu.index\n'
+        f"kperf_gpu.store_address %1 {text} offset_bytes 0 : i32 : !kperf_gpu.index"
+        for name, text in (
+            ("access of a negative site", 'site -1 : i32 kind "load" width_bytes 4 : i32 pointer "%x"'),
+            ("access of no kind", 'site 0 : i32 kind "fetch" width_bytes 4 : i32 pointer "%x"'),
+            ("access of no bytes", 'site 0 : i32 kind "load" width_bytes 0 : i32 pointer "%x"'),
+            ("access without pointer", 'site 0 : i32 kind "load" width_bytes 4 : i32 pointer ""'),
+        )
+    },
     "narrow clock": '%0 = kperf_gpu.read_counter "clock" : i16',
     "narrow time": '%0 = kperf_gpu.read_counter "time" : i32',
     "unknown counter": '%0 = kperf_gpu.read_counter "joules" : i64',

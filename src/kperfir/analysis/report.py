@@ -9,6 +9,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from kperfir.analysis.addresses import MemoryOperation
 from kperfir.analysis.summary import KernelSummary, RegionSummary, Summary
 from kperfir.capture.schema import Problem, Resources, Session
 
@@ -31,7 +32,8 @@ def report(summary: Summary) -> str:
         console.print(f"{len(summary.sessions)} processes")
     if any(s.source == "interpreter" for s in summary.sessions):
         console.print(_INTERPRETED)
-    console.print(_RAW)
+    if not summary.kernels or any(not kernel.holds_addresses for kernel in summary.kernels):
+        console.print(_RAW)
     if not summary.kernels:
         console.print("\nNo launch was recorded.")
     for kernel in summary.kernels:
@@ -51,9 +53,14 @@ def _kernel(console: Console, kernel: KernelSummary) -> None:
     console.print(f"\n{kernel.name}{target}  {_count(kernel.launches, 'launch')}, {_count(kernel.ctas, 'CTA')}")
     console.print(f"  {_records(kernel)}" + (f"; {kernel.place_reason}" if kernel.place_reason else ""))
     if kernel.unit == "cycles":
-        console.print(f"  {_clock(kernel)}")
+        if not kernel.holds_addresses:
+            console.print(f"  {_clock(kernel)}")
         console.print(f"  plain:        {_resources(kernel.plain)}")
         console.print(f"  with records: {_resources(kernel.instrumented)}")
+    console.print(_memory(kernel) if kernel.holds_addresses else _regions(kernel))
+
+
+def _regions(kernel: KernelSummary) -> Table:
     table = Table(box=None, pad_edge=False)
     table.add_column("  region")
     spread = ("mean", "least", "greatest") if kernel.holds_sums else ("median", "p95")
@@ -62,12 +69,42 @@ def _kernel(console: Console, kernel: KernelSummary) -> None:
     table.add_column("source")
     for region in kernel.regions:
         table.add_row(*_row(region, kernel.holds_sums))
-    console.print(table)
+    return table
+
+
+def _memory(kernel: KernelSummary) -> Table:
+    """Means over the traced requests in which a lane makes an access."""
+    table = Table(box=None, pad_edge=False)
+    table.add_column("  access")
+    for name in ("bytes", "requests", "lanes", "sectors", "ideal", "lines", "stride"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("scope")
+    table.add_column("source")
+    for operation in kernel.memory:
+        table.add_row(*_access(operation))
+    return table
+
+
+def _access(operation: MemoryOperation) -> tuple[str, ...]:
+    def text(value: float | None) -> str:
+        return "" if value is None else f"{value:.1f}"
+
+    return (
+        f"  {operation.kind}",
+        str(operation.width_bytes),
+        str(operation.requests),
+        *(text(v) for v in (operation.active_lanes, operation.sectors, operation.ideal_sectors, operation.lines)),
+        f"{operation.stride_bytes} B" if operation.stride_bytes is not None else operation.pattern,
+        operation.region,
+        _source(operation.file, operation.line),
+    )
 
 
 def _records(kernel: KernelSummary) -> str:
     if kernel.holds_sums:
         return "no records: each warp added up what its regions took"
+    if kernel.holds_addresses:
+        return f"{kernel.written} requests for memory, {kernel.kept} traced: the first {kernel.slots} of each warp"
     dropped = kernel.written - kernel.kept
     lost = "overwritten" if kernel.wraps else "dropped"
     return f"records: {kernel.written} written, {dropped} {lost}, {kernel.slots} slots a warp"
@@ -84,8 +121,12 @@ def _row(region: RegionSummary, holds_sums: bool) -> tuple[str, ...]:
         text(region.total, "d"),
         *(text(value, ".0f") for value in (summed if holds_sums else (region.median, region.p95))),
         text(region.share, ".1%"),
-        f"{Path(region.file).name}:{region.line}" if region.file else "",
+        _source(region.file, region.line),
     )
+
+
+def _source(file: str, line: int) -> str:
+    return f"{Path(file).name}:{line}" if file else ""
 
 
 def _clock(kernel: KernelSummary) -> str:

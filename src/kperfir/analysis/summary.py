@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from kperfir.analysis.addresses import MemoryOperation, memory_operations
 from kperfir.capture.schema import Kernel, Problem, Resources, Session
 from kperfir.records import Region
 from kperfir.trace import LaunchTrace, Trace
@@ -58,6 +59,8 @@ class KernelSummary:
         wraps: records that were not kept were overwritten; else they found no slot.
         written, kept: records. slots: records a warp's ring holds.
         holds_sums: the kernel adds up what its regions take and keeps no record.
+        holds_addresses: the kernel traces accesses to memory; written and kept are those, and nothing is timed.
+        memory: its memory operations, where it does.
         ghz: median measured frequency, None where no launch has one.
         combined_launches: those whose frequency came from all launches together.
         unknown_launches: those whose frequency is not known.
@@ -86,6 +89,8 @@ class KernelSummary:
     plain: Resources
     instrumented: Resources
     regions: tuple[RegionSummary, ...]
+    holds_addresses: bool = False
+    memory: tuple[MemoryOperation, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -145,6 +150,8 @@ def _kernel(kernel: Kernel, launches: list[LaunchTrace]) -> KernelSummary:
         plain=kernel.plain,
         instrumented=kernel.instrumented,
         regions=(_summed if kernel.layout.holds_sums else _regions)(kernel.table.regions, launches),
+        holds_addresses=kernel.layout.holds_addresses,
+        memory=memory_operations(launches),
     )
 
 

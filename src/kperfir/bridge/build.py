@@ -125,7 +125,7 @@ def _instrument(plain: Any, plan: Plan, limits: DeviceLimits, passes: tuple[Boun
 
     (built, after), reason = settle(plan, before, limits, build)
     problems = [Problem(f.code, f"{plain.name}: {f.where}", f.what, f.cure) for f in built.findings]
-    if fewer := occupancy_lost(before, after):
+    if not plan.addresses and (fewer := occupancy_lost(before, after)):
         cure = "Its times are those of fewer CTAs; record fewer regions."
         problems.append(Problem("occupancy", plain.name, f"With records {fewer}.", cure))
     return Twin(built.kernel, built.table, built.layout, reason, before, after, tuple(problems))
@@ -172,6 +172,8 @@ def choose(plan: Plan, plain: Resources, limits: DeviceLimits) -> tuple[Request,
         LoweringError: shared memory was asked for and has no room.
     """
     request = Request.of(plan)
+    if plan.addresses:
+        return request, "global memory: addresses are written to it"
     if plan.strategy == "flush":
         return request, "global memory: records are flushed to it"
     if plan.strategy == "aggregate" and plan.buffer != "global":

@@ -8,13 +8,23 @@ from typing import Any
 
 from triton._C.libtriton import ir
 
-from kperfir.bridge.request import MODULE_ATTRIBUTE, SITES_ATTRIBUTE, Request, read_pieces, site_pieces
+from kperfir.bridge.request import (
+    MODULE_ATTRIBUTE,
+    SCOPES_ATTRIBUTE,
+    SITES_ATTRIBUTE,
+    Request,
+    read_pieces,
+    site_pieces,
+)
 from kperfir.bridge.text import generic_text, parse_text
 from kperfir.bridge.user_passes import UserPasses
 from kperfir.errors import LoweringError
 from kperfir.ir.attributes import get_text
 from kperfir.ir.chunks import ChunkedKernel, read_kernel
+from kperfir.ir.kperf import StartInstrumentationOp
 from kperfir.ir.kperf_gpu import Counter
+from kperfir.passes.addresses import trace_addresses
+from kperfir.passes.scopes import read_scopes
 from kperfir.passes.to_gpu import to_gpu
 from kperfir.passes.to_llvm import Frame, Target, to_llvm
 from kperfir.records import ALIGNMENT_BYTES, Layout
@@ -71,9 +81,16 @@ def lower_to_gpu(module: Any, user: UserPasses) -> GpuKernel:
     if not warps or not warp_size:
         raise LoweringError("The module does not say how many warps it has.")
     pieces = site_pieces(user.tables.table()) or read_pieces(get_text(kernel.attributes, SITES_ATTRIBUTE))
-    layout = request.layout(warps, 1 + max((region for region, _ in pieces), default=0))
+    layout = request.layout(warps, 1 + max((region for region, _ in pieces), default=0), warp_size)
     shared_bytes = kernel.integer("ttg.shared") or 0
     base_bytes = -(-shared_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+    if request.addresses:
+        find = _target(kernel).accesses
+        scopes = read_scopes(get_text(kernel.attributes, SCOPES_ATTRIBUTE))
+        user.findings.extend(trace_addresses(kernel, layout, request.chosen, scopes, user.tables, find))
+        return GpuKernel(kernel, layout, base_bytes, warp_size)
+    if any(isinstance(op, StartInstrumentationOp) for op in kernel.body.ops):
+        raise LoweringError("It bounds a trace of addresses, and the plan has none.", "Add addresses=... to the plan.")
     counter = Counter.TIME if request.metric == "time" else Counter.CLOCK
     iterations = Windows.parse(request.iterations)
     to_gpu(kernel, layout, counter, request.counter_bits, request.chosen, pieces, iterations)

@@ -54,7 +54,7 @@ class _Inspector:
         chosen = PASSES[self.source.state :] if passes is None else passes
         assembly, binary = pipeline.binary(chosen)
         usage = amd_usage(assembly, binary) if pipeline.target.backend == "hip" else nvidia_usage(binary)
-        sites = len(pipeline.table.sites) if pipeline.table else 0
+        sites = len(pipeline.table.sites) + len(pipeline.table.accesses) if pipeline.table else 0
         slots = pipeline.layout.slots if pipeline.layout else 0
         return _Measured(_cost(usage, pipeline.metadata, self.limits), sites, slots)
 

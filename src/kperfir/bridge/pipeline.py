@@ -6,10 +6,8 @@ stage that makes TTIR does not run again.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import Any
 
 from triton._C.libtriton import ir
@@ -18,7 +16,7 @@ from triton.backends.compiler import Language
 from kperfir.bridge.binary import disassembled
 from kperfir.bridge.levels import PASSES, STATES, Route, route
 from kperfir.bridge.lower import GpuKernel, lower_to_gpu, lower_to_llvm
-from kperfir.bridge.request import MODULE_ATTRIBUTE, SITES_ATTRIBUTE, Request, pieces_text
+from kperfir.bridge.request import MODULE_ATTRIBUTE, SCOPES_ATTRIBUTE, SITES_ATTRIBUTE, Request, pieces_text
 from kperfir.bridge.source import KernelText
 from kperfir.bridge.stages import before_translation
 from kperfir.bridge.text import generic_text, parse_text
@@ -32,14 +30,14 @@ from kperfir.ir.reader import read_module
 from kperfir.ir.spelled import read_records, spell_gpu, spell_records
 from kperfir.passes.carrier import lower_records
 from kperfir.passes.explicit import find_markers
+from kperfir.passes.instrument import instrument
 from kperfir.passes.place import place
 from kperfir.passes.registry import bind, names_pass
-from kperfir.passes.scopes import Scope, has_markers, tag_scopes
+from kperfir.passes.scopes import Scope, has_markers, read_scopes, scopes_text, tag_scopes
 from kperfir.passes.user import Bound
 from kperfir.plan import Plan
 from kperfir.records import Layout, Table
 
-SCOPES_ATTRIBUTE = "kperf.scopes"
 _OWN_FILE = re.compile(r"/proc/self/fd/\d+")  # what Triton takes for the source of what has no location
 _BESIDE = {"ttir": "tag-scopes", "ttgir": "place", "llvm": "to-gpu"}
 _TAG = '"kperf.scope:'
@@ -154,7 +152,7 @@ class Pipeline:
         if not self.scopes:
             return module
         named = read_module(generic_text(module), with_values=False)
-        set_text(named, SCOPES_ATTRIBUTE, json.dumps([asdict(s) for s in self.scopes]))
+        set_text(named, SCOPES_ATTRIBUTE, scopes_text(self.scopes))
         return self.read_back(named)
 
     def placed(self, module: Any) -> ForeignModule:
@@ -165,6 +163,10 @@ class Pipeline:
         explicit = has_markers(text)
         scopes, markers = find_markers(foreign, locations) if explicit else (_scopes(foreign, text), ())
         request = self.request
+        if request.addresses:
+            user.on_ttgir(foreign, "after", module.context)
+            instrument(foreign, request.addresses, [m.op for m in markers])
+            return foreign
         place(foreign, locations, request.regions, scopes, markers, request.counts_turns, user.tables)
         user.on_ttgir(foreign, "after", module.context)
         self.table = user.tables.table()
@@ -204,7 +206,7 @@ class Pipeline:
 
     def lowered(self, module: Any, way: Route) -> Any:
         gpu: GpuKernel = lower_to_gpu(module, self.user)
-        self.layout = gpu.layout
+        self.layout, self.table = gpu.layout, self.table or self.user.tables.table()
         if way.emit == "kperf-gpu":
             raise _Reached(spell_gpu(gpu.kernel))
         return lower_to_llvm(module, gpu, self.user)
@@ -227,7 +229,7 @@ def _scopes(module: ForeignModule, text: str) -> tuple[Scope, ...]:
     """Scopes that the tags of a module name."""
     listed = get_text(module.root.attributes_text, SCOPES_ATTRIBUTE)
     if listed is not None:
-        return tuple(Scope(**scope) for scope in json.loads(listed))
+        return read_scopes(listed)
     if _TAG in text:
         raise IRError(
             f"It has tags of scopes, but no attribute {SCOPES_ATTRIBUTE} that names them.",

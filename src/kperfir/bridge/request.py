@@ -10,13 +10,15 @@ from pathlib import Path
 from typing import Literal
 
 from kperfir.plan import Metric, Plan, Strategy, Version
-from kperfir.records import NARROW_RECORD_BYTES, SUMS_BYTES, WIDE_RECORD_BYTES, Layout, Table
+from kperfir.records import ADDRESS_BYTES, NARROW_RECORD_BYTES, SUMS_BYTES, WIDE_RECORD_BYTES, Layout, Table
 from kperfir.windows import Chosen, Windows
 
 DEFAULT_SLOTS = 256
 FLUSHED_SLOTS = 1024
+ADDRESS_SLOTS = 32
 MODULE_ATTRIBUTE = "kperf.request"
 SITES_ATTRIBUTE = "kperf.sites"
+SCOPES_ATTRIBUTE = "kperf.scopes"
 _COMPILE_HALF = ("records.py", "windows.py", "plan.py", "markers.py", "ir", "passes", "targets", "bridge", "language")
 
 
@@ -31,6 +33,7 @@ class Request:
     ctas, sms, warps: windows of those that write. iterations: turns of loops in which they do.
     version: whether records carry the turn of their loop.
     passes: keys of users' passes, in order.
+    addresses: kinds of access whose addresses are traced; then nothing is timed.
     """
 
     regions: tuple[str, ...]
@@ -45,14 +48,15 @@ class Request:
     iterations: str = "all"
     version: Version = "none"
     passes: tuple[str, ...] = ()
+    addresses: tuple[str, ...] = ()
 
     @staticmethod
     def of(plan: Plan) -> Request:
         """What a plan asks for where nothing is known of the kernel yet."""
         return Request(
             regions=plan.regions,
-            place="global" if plan.buffer == "global" or plan.strategy == "flush" else "shared",
-            slots=plan.slots or (FLUSHED_SLOTS if plan.strategy == "flush" else DEFAULT_SLOTS),
+            place="global" if plan.buffer == "global" or plan.strategy == "flush" or plan.addresses else "shared",
+            slots=plan.slots or _default_slots(plan),
             metric=plan.metric,
             strategy=plan.strategy,
             warps_per_writer=plan.warps_per_writer,
@@ -61,6 +65,7 @@ class Request:
             warps=str(plan.warps),
             iterations=str(plan.iterations),
             version=plan.version,
+            addresses=plan.addresses,
         )
 
     @property
@@ -85,9 +90,12 @@ class Request:
         """Who writes records."""
         return Chosen(*(Windows.parse(text) for text in (self.ctas, self.sms, self.warps)))
 
-    def layout(self, warps: int, regions: int = 1) -> Layout:
+    def layout(self, warps: int, regions: int = 1, warp_size: int = 32) -> Layout:
         """Shape of a CTA's block, for a kernel of so many warps and regions."""
         step = min(self.warps_per_writer or warps, warps)
+        if self.addresses:
+            size = warp_size * ADDRESS_BYTES
+            return Layout(-(-warps // step), self.slots, "global", size, step, wraps=False, lanes=warp_size)
         slots = regions if self.strategy == "aggregate" else self.slots
         return Layout(
             warps=-(-warps // step),
@@ -107,11 +115,18 @@ class Request:
     def from_json(text: str) -> Request:
         """The inverse of `to_json`."""
         data = json.loads(text)
-        return Request(**data | {"regions": tuple(data["regions"]), "passes": tuple(data["passes"])})
+        listed = {name: tuple(data[name]) for name in ("regions", "passes", "addresses")}
+        return Request(**data | listed)
 
     def digest(self) -> str:
         """Differs whenever the instrumented binary may: by request, or by kperfir's own compile half."""
         return hashlib.sha256(f"{self.to_json()}-{_own_code()}".encode()).hexdigest()[:24]
+
+
+def _default_slots(plan: Plan) -> int:
+    if plan.addresses:
+        return ADDRESS_SLOTS
+    return FLUSHED_SLOTS if plan.strategy == "flush" else DEFAULT_SLOTS
 
 
 def site_pieces(table: Table) -> tuple[tuple[int, int], ...]:

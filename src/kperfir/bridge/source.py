@@ -13,7 +13,7 @@ from triton.compiler.compiler import make_backend
 
 from kperfir.errors import IRError, PlanError
 from kperfir.ir.chunks import PREFIX as CARRIER
-from kperfir.ir.spelled import RECORD
+from kperfir.ir.spelled import holds_records
 
 _COMMENT = re.compile(r"^[ \t]*//.*$", re.MULTILINE)
 _FUNCTION = re.compile(r'\btt\.func\b|"tt\.func"')
@@ -59,7 +59,7 @@ class KernelText:
         """
         if not _FUNCTION.search(self.code):
             raise IRError("It holds no tt.func, so it is neither TTIR nor TTGIR.", "Give text that Triton printed.")
-        if RECORD in self.code:
+        if holds_records(self.code):
             return 2
         if CARRIER in self.code:
             return 3

@@ -25,7 +25,7 @@ from triton import knobs
 from kperfir import language
 from kperfir.bridge.lower import lower_module
 from kperfir.bridge.replaced import replaced
-from kperfir.bridge.request import MODULE_ATTRIBUTE, SITES_ATTRIBUTE, Request, pieces_text
+from kperfir.bridge.request import MODULE_ATTRIBUTE, SCOPES_ATTRIBUTE, SITES_ATTRIBUTE, Request, pieces_text
 from kperfir.bridge.text import generic_text, parse_text
 from kperfir.bridge.user_passes import UserPasses
 from kperfir.errors import KperfError, LoweringError
@@ -36,8 +36,9 @@ from kperfir.ir.reader import read_module
 from kperfir.passes.carrier import lower_records
 from kperfir.passes.explicit import find_markers
 from kperfir.passes.finding import Finding
+from kperfir.passes.instrument import instrument
 from kperfir.passes.place import place
-from kperfir.passes.scopes import Scope, has_markers, tag_scopes
+from kperfir.passes.scopes import Scope, has_markers, scopes_text, tag_scopes
 from kperfir.passes.user import Bound
 from kperfir.records import Layout
 
@@ -209,11 +210,16 @@ def _place(source: Any, metadata: dict[str, Any], compile_: Compile, gluon: bool
     locations = Locations.of(module)
     scopes, markers = find_markers(module, locations) if gluon else (compile_.scopes, ())
     request = compile_.request
-    placed = place(module, locations, request.regions, scopes, markers, request.counts_turns, user.tables)
-    compile_.findings.extend(placed.findings)
-    user.on_ttgir(module, "after", source.context)
-    if not user.at("llvm", "before"):
-        _check_records(user)
+    if request.addresses:
+        user.on_ttgir(module, "after", source.context)
+        compile_.findings.extend(instrument(module, request.addresses, [m.op for m in markers]))
+        set_text(module, SCOPES_ATTRIBUTE, scopes_text(scopes))
+    else:
+        placed = place(module, locations, request.regions, scopes, markers, request.counts_turns, user.tables)
+        compile_.findings.extend(placed.findings)
+        user.on_ttgir(module, "after", source.context)
+        if not user.at("llvm", "before"):
+            _check_records(user)
     lower_records(module)
     set_text(module, MODULE_ATTRIBUTE, compile_.request.to_json())
     set_text(module, SITES_ATTRIBUTE, pieces_text(user.tables.table()))
@@ -222,7 +228,7 @@ def _place(source: Any, metadata: dict[str, Any], compile_: Compile, gluon: bool
 
 
 def _check_records(user: UserPasses) -> None:
-    if not user.tables.has_sites:
+    if not user.tables.has_sites and not user.tables.has_accesses:
         raise LoweringError(
             "It has nothing to record: no scope is left in it and no rule picks an operation.",
             'Record it with regions="auto", or put a scope into it.',

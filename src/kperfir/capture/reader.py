@@ -245,7 +245,8 @@ def _is_sound(kernel: Kernel) -> bool:
     regions, sites = kernel.table.regions, kernel.table.sites
     nested = all(r.id == at and (r.parent is None or r.parent in range(at)) for at, r in enumerate(regions))
     placed = all(s.id == at and s.region in range(len(regions)) for at, s in enumerate(sites))
-    return nested and placed and kernel.layout.cta_bytes in _INT64
+    numbered = all(a.id == at for at, a in enumerate(kernel.table.accesses))
+    return nested and placed and numbered and kernel.layout.cta_bytes in _INT64
 
 
 def _launches(parts: list[tuple[Launch, memoryview]]) -> tuple[Recorded, ...]:

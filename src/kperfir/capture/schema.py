@@ -135,7 +135,8 @@ class Launch(Message):
 
     Attributes:
         id: number of the recorded launch in this file. kernel: id of its kernel.
-        number: how many launches of this kernel came before it, recorded or not.
+        number: how many launches of this kernel came before it, recorded or not; an autotuner's trials
+            and launches that a graph captures are not counted.
         grid: programs in x, y, z.
         first_cta: linear id of the first CTA in this chunk's payload.
         ctas: CTAs of the whole launch.

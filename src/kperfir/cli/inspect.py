@@ -17,7 +17,7 @@ from kperfir.bridge.cost import Cost, Inspection
 from kperfir.bridge.entries import Entry, compiled_kernels, entries_in
 from kperfir.cli.opt import pairs, read_ir
 from kperfir.cli.output import say
-from kperfir.cli.program import ProgramFailure, run_program
+from kperfir.cli.program import NO_GPU_SIGNS, ProgramFailure, run_program
 from kperfir.errors import KperfError, PlanError, ProgramError
 from kperfir.notes import note
 from kperfir.plan import Plan
@@ -40,6 +40,12 @@ class _Subject:
 
     name: str
     arguments: dict[str, Any]
+
+
+_NEEDS_GPU = (
+    "The program asks for a GPU and there is none. "
+    "Give a file of TTIR or TTGIR with --target, or a folder of Triton's cache; those need none."
+)
 
 
 def inspect(
@@ -151,6 +157,8 @@ def _compiled_by(arguments: list[str]) -> list[Entry]:
             run_program(arguments, module=False)
         except ProgramFailure as failure:
             failure.show()
+            if failure.says(*NO_GPU_SIGNS):
+                note(_NEEDS_GPU)
             raise SystemExit(failure.code) from None
         except SystemExit as ended:
             if ended.code:

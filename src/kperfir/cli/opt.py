@@ -71,6 +71,8 @@ def read_ir(file: str) -> str:
     Raises:
         IRError: it cannot be read, or is no text.
     """
+    if file == "-" and sys.stdin is None:
+        raise IRError("Standard input is closed.", "Give a file of TTIR or TTGIR.")
     try:
         return sys.stdin.read() if file == "-" else Path(file).read_text()
     except OSError as error:

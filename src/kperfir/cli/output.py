@@ -13,9 +13,11 @@ def say(text: str) -> None:
     """Print a line at once.
 
     Raises:
-        ExportError: it cannot be written.
+        ExportError: it cannot be written, or is closed.
         BrokenPipeError: its reader went away; typer ends the program quietly.
     """
+    if sys.stdout is None:
+        raise ExportError("Standard output is closed.", "Send it elsewhere.")
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     try:

@@ -19,6 +19,7 @@ _OWN_FILES = (
     "<frozen importlib._bootstrap_external>",
 )
 _INTERRUPTED = 128 + 2
+NO_GPU_SIGNS = ("not compiled with CUDA", "No CUDA GPUs", "no NVIDIA driver", "0 active drivers")
 
 
 class ProgramFailure(SystemExit):
@@ -31,7 +32,27 @@ class ProgramFailure(SystemExit):
     def show(self) -> None:
         """Print it the way the program wants its errors printed, from the program's first line on."""
         error = self.error.with_traceback(_program_frames(self.error.__traceback__))
-        sys.excepthook(type(error), error, error.__traceback__)
+        if not hasattr(sys, "excepthook"):
+            print("sys.excepthook is missing", file=sys.stderr)
+            sys.__excepthook__(type(error), error, error.__traceback__)
+            return
+        try:
+            sys.excepthook(type(error), error, error.__traceback__)
+        except Exception as broken:  # in Python's words
+            print("Error in sys.excepthook:", file=sys.stderr)
+            broken.__context__ = None  # this failure, which Python would not have
+            broken = broken.with_traceback(_program_frames(broken.__traceback__))
+            sys.__excepthook__(type(broken), broken, broken.__traceback__)
+            print("\nOriginal exception was:", file=sys.stderr)
+            sys.__excepthook__(type(error), error, error.__traceback__)
+
+    def says(self, *signs: str) -> bool:
+        """Whether the program's error speaks of one of these."""
+        try:
+            text = str(self.error)
+        except Exception:  # an error's own text may fail
+            return False
+        return any(sign in text for sign in signs)
 
 
 def run_program(arguments: list[str], module: bool) -> None:
@@ -51,7 +72,9 @@ def run_program(arguments: list[str], module: bool) -> None:
         else:
             _run_script(Path(arguments[0]))
         _wait_for_threads()
-    except (Exception, KeyboardInterrupt) as error:
+    except SystemExit:
+        raise
+    except BaseException as error:
         raise ProgramFailure(error) from None
 
 

@@ -14,7 +14,7 @@ import typer
 from kperfir.capture.device.driver import driver_present
 from kperfir.capture.policy import Policy
 from kperfir.cli import children
-from kperfir.cli.program import ProgramFailure, run_program
+from kperfir.cli.program import NO_GPU_SIGNS, ProgramFailure, run_program
 from kperfir.errors import ProgramError
 from kperfir.notes import note
 from kperfir.passes.patched import patch
@@ -29,7 +29,6 @@ _ASKS_FOR_GPU = (
     "The program asks for a GPU and there is none. "
     "Let it use the device 'cpu' here; Triton's interpreter runs its kernels."
 )
-_NO_CUDA_SIGNS = ("not compiled with CUDA", "No CUDA GPUs", "no NVIDIA driver", "0 active drivers")
 
 
 def record(
@@ -79,7 +78,7 @@ def record(
         _record(context.args, module, _place(output), policy, children.Passes(named, pass_at))
     except ProgramFailure as failure:
         failure.show()
-        if any(sign in str(failure.error) for sign in _NO_CUDA_SIGNS):
+        if failure.says(*NO_GPU_SIGNS):
             note(_ASKS_FOR_GPU)
         raise SystemExit(failure.code) from None
 

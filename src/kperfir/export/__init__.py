@@ -19,13 +19,15 @@ _WRITERS = {
     ".arrow": tables.write_arrow,
 }
 _CURE = "Use .json or .json.gz (timeline for https://ui.perfetto.dev), .csv, .parquet or .arrow (events)."
+_ONLY_TABLES = "Use .csv, .parquet or .arrow, which hold the accesses."
 
 
 def export(trace: Trace, path: str | Path) -> Exported:
     """Write `trace` to `path`.
 
     Raises:
-        ExportError: the suffix names no format, or the place cannot be written.
+        ExportError: the suffix names no format, a timeline is asked for where addresses were traced
+            in the place of times, or the place cannot be written.
     """
     place = Path(path)
     if place.name.endswith(".pftrace"):
@@ -33,6 +35,8 @@ def export(trace: Trace, path: str | Path) -> Exported:
     writer = next((w for suffix, w in _WRITERS.items() if place.name.endswith(suffix)), None)
     if writer is None:
         raise ExportError(f"'{place.name}' names no format that can be written.", _CURE)
+    if writer in (chrome.write, chrome.write_compressed) and tables.holds_accesses(trace):
+        raise ExportError("A trace of addresses has no times, so there is no timeline of it.", _ONLY_TABLES)
     try:
         return writer(trace, place)
     except OSError as error:

@@ -19,14 +19,12 @@ from typing import IO, Any
 
 import numpy as np
 
-from kperfir.export.exported import Exported
+from kperfir.export.exported import Exported, times_of
 from kperfir.export.slots import Slots
 from kperfir.trace import LaunchTrace, Trace
 from kperfir.trace.decode import I64
 
 MAX_EVENTS = 2_000_000
-_INTERPRETED = "Times are those of Triton's interpreter on the host: they say nothing of a GPU."
-_RAW = "Times are raw: the cost of the records is in them."
 _CYCLES = " (cycles, not ns; SMs not aligned)"
 
 Event = dict[str, Any]
@@ -35,13 +33,13 @@ Event = dict[str, Any]
 def write(trace: Trace, path: Path) -> Exported:
     """Plain JSON."""
     with path.open("w", encoding="utf-8") as out:
-        return Exported(path, *_write(trace, out))
+        return Exported(path, *_write(trace, out), trace.is_interpreted)
 
 
 def write_compressed(trace: Trace, path: Path) -> Exported:
     """JSON, compressed by gzip."""
     with gzip.open(path, "wt", encoding="utf-8", compresslevel=6) as out:
-        return Exported(path, *_write(trace, out))
+        return Exported(path, *_write(trace, out), trace.is_interpreted)
 
 
 def _write(trace: Trace, out: IO[str]) -> tuple[int, int]:
@@ -58,7 +56,7 @@ def _write(trace: Trace, out: IO[str]) -> tuple[int, int]:
             out.write(separator + json.dumps(event, separators=(",", ":")))
             separator = ",\n"
         written += fits
-    notes = {"producer": "kperfir", "times": _INTERPRETED if trace.is_interpreted else _RAW}
+    notes = {"producer": "kperfir", "times": times_of(trace)}
     notes["problems"] = str(len(trace.problems()))
     if left_out:
         notes["left_out"] = f"{left_out} events of later launches and CTAs are not in this file"

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 from xdsl.ir import Block, Operation
 
 from kperfir.errors import IRError
-from kperfir.ir.kperf import RecordOp
+from kperfir.ir.kperf import RecordOp, StartInstrumentationOp, StopInstrumentationOp
 
 PREFIX = "// KPERF<"
 
@@ -22,6 +22,10 @@ _FUNCTION = '  "llvm.func"('
 _KERNEL = re.compile(r"(?:nvvm|rocdl)\.kernel\b")
 _CARRIER = re.compile(
     r'^(\s*)(%[\w$.#-]+) = "llvm\.inline_asm"\((.*?)\).*?asm_string = "// KPERF<(\d+) (\w+) (\S+)>.*?(?: (loc\(.*\)))?$'
+)
+_BOUND = re.compile(
+    r'^\s*(%[\w$.#-]+) = "llvm\.inline_asm"\(\).*?asm_string = "// KPERF<(start|stop) \w+ ([\w+-]+)>'
+    r".*?(?: (loc\(.*\)))?$"
 )
 _ENTRY_ARGUMENT = re.compile(r"(%[\w$.#-]+): !llvm\.ptr<1>")
 _LOCATION = re.compile(r" (loc\(.*\))$")
@@ -65,7 +69,8 @@ class ChunkedKernel:
         before, after: lines of the module around the body; `before` ends with the
             header of the entry block.
         body: chunks, records and returns, in the order of the text.
-        carriers: name of the value that a record's carrier defined, its location, and the name of its version.
+        carriers: name of the value that the carrier of a record, or of a bound of an
+            instrumentation, defined, its location, and the name of its version.
         scratch: name of the kernel's last global pointer argument, which is
             Triton's profile scratch.
         attributes: text of the module's attributes.
@@ -190,6 +195,12 @@ def _split(chunk: ChunkOp, pattern: re.Pattern[str]) -> list[ChunkOp]:
 
 
 def _carrier(kernel: ChunkedKernel, line: str) -> None:
+    if bound := _BOUND.match(line):
+        value, kind, kinds, location = bound.groups()
+        op = StartInstrumentationOp(tuple(kinds.split("+"))) if kind == "start" else StopInstrumentationOp()
+        kernel.carriers[op] = (value, location or "", "")
+        kernel.body.add_op(op)
+        return
     match = _CARRIER.match(line)
     if match is None:
         raise IRError(f"A record's carrier cannot be read: {line.strip()[:120]!r}.", _CURE)

@@ -5,11 +5,18 @@
 
 stands where a kernel is to write one record. The table of sites beside the
 module (`kperfir.records.Table`) says which region a site belongs to.
+
+    kperf.start_instrumentation "addresses" kinds "load+store"
+    kperf.stop_instrumentation "addresses"
+
+bound an analysis of what stands between them, in the order of the text, that is made
+when the kernel is in the LLVM dialect. Without a stop it goes on to the end.
 """
 
 from __future__ import annotations
 
 from functools import cache, lru_cache
+from typing import get_args
 
 from xdsl.dialects.builtin import IntegerAttr, StringAttr, i32
 from xdsl.dialects.utils import EnumAttribute
@@ -18,6 +25,10 @@ from xdsl.irdl import IRDLOperation, irdl_attr_definition, irdl_op_definition, o
 from xdsl.traits import MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
+
+from kperfir.records import AccessKind
+
+ADDRESSES = "addresses"
 
 
 class RecordKind(StrEnum):
@@ -74,4 +85,51 @@ class RecordOp(IRDLOperation):
             raise VerifyException("a site is a 32-bit number that is not negative")
 
 
-KPerf = Dialect("kperf", [RecordOp], [RecordKindAttr])
+class _Instrumentation(IRDLOperation):
+    analysis = prop_def(StringAttr)
+
+    traits = traits_def(MemoryWriteEffect())
+
+    def verify_(self) -> None:
+        if self.analysis.data != ADDRESSES:
+            raise VerifyException(f'there is no instrumentation "{self.analysis.data}", but "{ADDRESSES}"')
+
+
+@irdl_op_definition
+class StartInstrumentationOp(_Instrumentation):
+    """From here on the accesses of these kinds to global memory write their addresses."""
+
+    name = "kperf.start_instrumentation"
+
+    kinds = prop_def(StringAttr)
+
+    assembly_format = "$analysis `kinds` $kinds attr-dict"
+
+    def __init__(self, kinds: tuple[str, ...]) -> None:
+        super().__init__(properties={"analysis": StringAttr(ADDRESSES), "kinds": StringAttr("+".join(kinds))})
+
+    @property
+    def chosen(self) -> tuple[str, ...]:
+        """Its kinds, of `kperfir.records.AccessKind`."""
+        return tuple(self.kinds.data.split("+"))
+
+    def verify_(self) -> None:
+        super().verify_()
+        for kind in self.chosen:
+            if kind not in get_args(AccessKind):
+                raise VerifyException(f'"{kind}" is no kind of memory access')
+
+
+@irdl_op_definition
+class StopInstrumentationOp(_Instrumentation):
+    """What follows is not instrumented any more."""
+
+    name = "kperf.stop_instrumentation"
+
+    assembly_format = "$analysis attr-dict"
+
+    def __init__(self) -> None:
+        super().__init__(properties={"analysis": StringAttr(ADDRESSES)})
+
+
+KPerf = Dialect("kperf", [RecordOp, StartInstrumentationOp, StopInstrumentationOp], [RecordKindAttr])

@@ -13,6 +13,10 @@ instead of records, these stand in the place of stores:
     kperf_gpu.aggregate_start %clock, %index region 1 : i32
     kperf_gpu.aggregate_end %clock, %index region 1 piece 0 : i32
     kperf_gpu.count %index region 2
+
+Where addresses are traced, one of these stands before each access:
+
+    kperf_gpu.store_address %index site 3 kind "load" width_bytes 16 pointer "%x" offset_bytes 0
 """
 
 from __future__ import annotations
@@ -24,13 +28,10 @@ from xdsl.dialects.builtin import IntegerAttr, IntegerType, StringAttr, UnitAttr
 from xdsl.ir import (
     Attribute,
     Dialect,
-    ParametrizedAttribute,
     SSAValue,
-    TypeAttribute,
 )
 from xdsl.irdl import (
     IRDLOperation,
-    irdl_attr_definition,
     irdl_op_definition,
     operand_def,
     opt_prop_def,
@@ -42,40 +43,16 @@ from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
 from kperfir.errors import PlanError
-from kperfir.records import ALIGNMENT_BYTES, NARROW_RECORD_BYTES, WIDE_RECORD_BYTES, Layout
+from kperfir.ir.gpu_types import BufferType, IndexType, Memory
+from kperfir.ir.store_address import StoreAddressOp
+from kperfir.records import (
+    ADDRESS_BYTES,
+    ALIGNMENT_BYTES,
+    NARROW_RECORD_BYTES,
+    WIDE_RECORD_BYTES,
+    Layout,
+)
 from kperfir.windows import ALL, Chosen, Windows
-
-
-class Memory(StrEnum):
-    """Levels that can hold a buffer."""
-
-    SHARED = "shared"
-    GLOBAL = "global"
-
-
-@irdl_attr_definition
-class BufferType(ParametrizedAttribute, TypeAttribute):
-    """Memory of one CTA, at one level."""
-
-    name = "kperf_gpu.buffer"
-
-    memory: StringAttr
-
-    @staticmethod
-    def of(memory: Memory) -> BufferType:
-        """The type of buffers at this level."""
-        return BufferType(StringAttr(memory))
-
-    def verify(self) -> None:
-        if self.memory.data not in list(Memory):
-            raise VerifyException(f"a buffer lies in {' or '.join(Memory)} memory, not {self.memory.data}")
-
-
-@irdl_attr_definition
-class IndexType(ParametrizedAttribute, TypeAttribute):
-    """A warp's place in its ring: how many bytes it has written so far."""
-
-    name = "kperf_gpu.index"
 
 
 class _Alloc(IRDLOperation):
@@ -121,8 +98,8 @@ class InitOp(IRDLOperation):
 
     `ring` is where records go; `scratch` is the block that leaves the kernel. Of each
     `warp_step` warps the first has a ring; with `sums` an entry a region stands in its
-    place. Windows of numbers (`kperfir.windows`) say which CTAs, SMs and warps write
-    into theirs; without one all do.
+    place, and with `lanes` records hold an address of each lane. Windows of numbers
+    (`kperfir.windows`) say which CTAs, SMs and warps write into theirs; without one all do.
     """
 
     name = "kperf_gpu.init"
@@ -132,6 +109,7 @@ class InitOp(IRDLOperation):
     slots = prop_def(IntegerAttr)
     record_bytes = prop_def(IntegerAttr)
     sums = opt_prop_def(UnitAttr)
+    lanes = opt_prop_def(IntegerAttr)
     warp_step = opt_prop_def(IntegerAttr)
     ctas = opt_prop_def(StringAttr)
     sms = opt_prop_def(StringAttr)
@@ -140,7 +118,8 @@ class InitOp(IRDLOperation):
 
     traits = traits_def(MemoryWriteEffect())
     assembly_format = (
-        "$ring `,` $scratch `slots` $slots `record_bytes` $record_bytes (`sums` $sums^)? (`warp_step` $warp_step^)?"
+        "$ring `,` $scratch `slots` $slots `record_bytes` $record_bytes (`sums` $sums^)? (`lanes` $lanes^)?"
+        " (`warp_step` $warp_step^)?"
         " (`ctas` $ctas^)? (`sms` $sms^)? (`warps` $warps^)? attr-dict"
         " `:` type($ring) `,` type($scratch) `->` type($index)"
     )
@@ -152,6 +131,8 @@ class InitOp(IRDLOperation):
         }
         if layout.holds_sums:
             properties["sums"] = UnitAttr()
+        if layout.lanes:
+            properties["lanes"] = IntegerAttr(layout.lanes, i32)
         if layout.warp_step != 1:
             properties["warp_step"] = IntegerAttr(layout.warp_step, i32)
         for name, windows in (("ctas", chosen.ctas), ("sms", chosen.sms), ("warps", chosen.warps)):
@@ -167,7 +148,9 @@ class InitOp(IRDLOperation):
 
     def verify_(self) -> None:
         slots, record_bytes = self.slots.value.data, self.record_bytes.value.data
-        if record_bytes not in (NARROW_RECORD_BYTES, WIDE_RECORD_BYTES):
+        if self.lanes is not None and record_bytes != self.lanes.value.data * ADDRESS_BYTES:
+            raise VerifyException(f"a record of addresses has {ADDRESS_BYTES} bytes a lane")
+        if self.lanes is None and record_bytes not in (NARROW_RECORD_BYTES, WIDE_RECORD_BYTES):
             raise VerifyException("a record has 8 or 16 bytes, sums of a region have 16")
         if slots < 1 or (self.sums is None and (slots < 2 or slots & (slots - 1))):
             raise VerifyException(f"a ring has a power of two of slots, from 2 on, not {slots}")
@@ -373,6 +356,7 @@ KPerfGPU = Dialect(
         AggregateStartOp,
         AggregateEndOp,
         CountOp,
+        StoreAddressOp,
         FinalizeOp,
     ],
     [BufferType, IndexType],

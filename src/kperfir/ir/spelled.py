@@ -16,11 +16,13 @@ from xdsl.printer import Printer
 from kperfir.errors import IRError
 from kperfir.ir.chunks import ChunkedKernel, ChunkOp, ReturnOp
 from kperfir.ir.foreign import ForeignModule, ForeignOp, walk
-from kperfir.ir.kperf import RecordOp
+from kperfir.ir.kperf import RecordOp, StartInstrumentationOp, StopInstrumentationOp
 from kperfir.ir.printer import print_module
 
-RECORD = '"kperf.record"('
+_OWN = ('"kperf.record"(', '"kperf.start_instrumentation"(')
 _PROPERTIES = re.compile(r'kind = #kperf<kind (\w+)>, region_name = "((?:[^"\\]|\\.)*)", site = (\d+) : i32')
+_BOUNDS = (StartInstrumentationOp.name, StopInstrumentationOp.name)
+_BOUND = re.compile(r'<{analysis = "addresses"(?:, kinds = "([\w+-]+)")?}>')
 _NAMES = {
     "kperf_gpu.global_scratch_alloc": "kperf_scratch",
     "kperf_gpu.local_alloc": "kperf_ring",
@@ -29,10 +31,24 @@ _NAMES = {
 }
 
 
+def holds_records(text: str) -> bool:
+    """Whether a text holds operations that `spell_records` wrote."""
+    return any(own in text for own in _OWN)
+
+
 def spell_records(module: ForeignModule) -> str:
     """The module as generic text, its records included; the module is changed and not to be used again."""
-    for record in [op for op in module.root.walk() if isinstance(op, RecordOp)]:
-        _replace(record, ForeignOp(RecordOp.name, list(record.operands), properties_text=_properties(record)))
+    for op in list(module.root.walk()):
+        match op:
+            case RecordOp():
+                _replace(op, ForeignOp(op.name, list(op.operands), properties_text=_properties(op)))
+            case StartInstrumentationOp():
+                text = f' <{{analysis = "{op.analysis.data}", kinds = "{op.kinds.data}"}}>'
+                _replace(op, ForeignOp(op.name, properties_text=text))
+            case StopInstrumentationOp():
+                _replace(op, ForeignOp(op.name, properties_text=f' <{{analysis = "{op.analysis.data}"}}>'))
+            case _:
+                pass
     return print_module(module)
 
 
@@ -50,6 +66,8 @@ def read_records(module: ForeignModule) -> None:
                 'Write \'"kperf.record"() <{kind = #kperf<kind start>, region_name = "load", site = 0 : i32}>\'.',
             )
         _replace(op, RecordOp(found.group(1), found.group(2), int(found.group(3)), *op.operands))
+    for op in [op for op in walk(module.root) if op.opname in _BOUNDS]:
+        _replace(op, _bound(op))
 
 
 def spell_gpu(kernel: ChunkedKernel) -> str:
@@ -78,6 +96,17 @@ def _printed(op: Operation, printer: Printer, printed: io.StringIO) -> list[str]
     printed.truncate()
     printer.print_op(op)
     return printed.getvalue().splitlines()
+
+
+def _bound(op: ForeignOp) -> Operation:
+    found = _BOUND.search(op.properties_text)
+    starts = op.opname == StartInstrumentationOp.name
+    if found is None or starts != (found.group(1) is not None):
+        raise IRError(
+            f"'{op.opname}{op.properties_text}' bounds no instrumentation.",
+            'Write \'"kperf.start_instrumentation"() <{analysis = "addresses", kinds = "load+store"}>\'.',
+        )
+    return StartInstrumentationOp(tuple(found.group(1).split("+"))) if starts else StopInstrumentationOp()
 
 
 def _properties(record: RecordOp) -> str:

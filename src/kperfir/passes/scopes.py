@@ -11,8 +11,9 @@ still there after scheduling. Tags, outermost first:
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Literal
 
 from xdsl.ir import Block
@@ -37,6 +38,16 @@ class Scope:
     file: str
     line: int
     kind: Literal["scope", "mark", "pass"] = "scope"
+
+
+def scopes_text(scopes: tuple[Scope, ...]) -> str:
+    """As a module's attribute holds them, for a pass that reads its tags later."""
+    return json.dumps([asdict(scope) for scope in scopes])
+
+
+def read_scopes(text: str | None) -> tuple[Scope, ...]:
+    """The inverse of `scopes_text`; none where there is no such attribute."""
+    return tuple(Scope(**scope) for scope in json.loads(text)) if text else ()
 
 
 @dataclass(frozen=True)

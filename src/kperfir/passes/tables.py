@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kperfir.records import Kind, Origin, Region, Role, Site, Table
+from kperfir.records import Access, AccessKind, Kind, Origin, Region, Role, Site, Table
 
 
 class TableBuilder:
@@ -13,6 +13,8 @@ class TableBuilder:
     def __init__(self) -> None:
         self._regions: list[Region] = []
         self._sites: list[Site] = []
+        self._accesses: list[Access] = []
+        self._memory_operations: dict[tuple[str, str, int], int] = {}
         self._known: dict[tuple[int | None, str, Origin, str, int], int] = {}
 
     def region(self, parent: int | None, name: str, role: Role, origin: Origin, file: str, line: int) -> int:
@@ -47,6 +49,21 @@ class TableBuilder:
         self._sites.append(Site(len(self._sites), region, kind, piece, versioned))
         return len(self._sites) - 1
 
+    @property
+    def has_accesses(self) -> bool:
+        """Whether addresses are traced."""
+        return bool(self._accesses)
+
+    def access(
+        self, kind: AccessKind, width_bytes: int, instruction: str, location: str, region: str, file: str, line: int
+    ) -> int:
+        """A new access; those of one kind, width and location are of one memory operation."""
+        key = (kind, location, width_bytes)
+        operation = self._memory_operations.setdefault(key, len(self._memory_operations))
+        number = len(self._accesses)
+        self._accesses.append(Access(number, operation, kind, width_bytes, instruction, region, file, line))
+        return number
+
     def table(self) -> Table:
         """Everything so far."""
-        return Table(tuple(self._regions), tuple(self._sites))
+        return Table(tuple(self._regions), tuple(self._sites), tuple(self._accesses))

@@ -43,6 +43,24 @@ def to_gpu(
         pieces: region and piece of each site, where sums are kept.
         iterations: turns of a loop in which its records are written.
     """
+    index = framed(kernel, layout, chosen)
+    kind = i32 if bits == 32 else i64
+    for op in list(kernel.body.ops):
+        if isinstance(op, RecordOp):
+            clock = ReadCounterOp(counter, kind)
+            carrier = kernel.carriers.pop(op)
+            version = carrier[2]
+            if layout.holds_sums:
+                store = _sum(op, clock, index, pieces[op.site.value.data], version, iterations)
+            else:
+                kind_of_store = CircularStoreOp if layout.wraps else StoreCounterOp
+                store = kind_of_store(clock.clock, index, op.site.value.data, version, iterations)
+            kernel.carriers[store] = carrier
+            Rewriter.replace_op(op, [store] if isinstance(store, CountOp) else [clock, store], [])
+
+
+def framed(kernel: ChunkedKernel, layout: Layout, chosen: Chosen) -> SSAValue:
+    """Allocate at the kernel's entry and finalise before every return; the index that stores advance."""
     scratch = GlobalScratchAllocOp(-(-layout.cta_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES)
     entry: list[Operation] = [scratch]
     ring = scratch.buffer
@@ -51,23 +69,11 @@ def to_gpu(
         entry.append(local)
         ring = local.buffer
     init = InitOp(ring, scratch.buffer, layout, chosen)
-    entry.append(init)
-    kind = i32 if bits == 32 else i64
     for op in list(kernel.body.ops):
-        if isinstance(op, RecordOp):
-            clock = ReadCounterOp(counter, kind)
-            carrier = kernel.carriers.pop(op)
-            version = carrier[2]
-            if layout.holds_sums:
-                store = _sum(op, clock, init.index, pieces[op.site.value.data], version, iterations)
-            else:
-                kind_of_store = CircularStoreOp if layout.wraps else StoreCounterOp
-                store = kind_of_store(clock.clock, init.index, op.site.value.data, version, iterations)
-            kernel.carriers[store] = carrier
-            Rewriter.replace_op(op, [store] if isinstance(store, CountOp) else [clock, store], [])
-        elif isinstance(op, ReturnOp):
+        if isinstance(op, ReturnOp):
             Rewriter.insert_op(FinalizeOp(init.index), InsertPoint.before(op))
-    Rewriter.insert_op(entry, InsertPoint.at_start(kernel.body))
+    Rewriter.insert_op([*entry, init], InsertPoint.at_start(kernel.body))
+    return init.index
 
 
 def _sum(

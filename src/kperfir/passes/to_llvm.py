@@ -19,6 +19,8 @@ from kperfir.ir.kperf_gpu import (
     ReadCounterOp,
     StoreCounterOp,
 )
+from kperfir.ir.store_address import Accessed, StoreAddressOp
+from kperfir.passes.addresses import Untraced
 from kperfir.records import Layout
 from kperfir.windows import ALL, Chosen, Windows
 
@@ -92,6 +94,14 @@ class Target(Protocol):
         """Count a mark."""
         ...
 
+    def accesses(self, line: str) -> list[Accessed | Untraced]:
+        """The accesses to global memory that a line of the LLVM dialect makes."""
+        ...
+
+    def store_address(self, frame: Frame, n: int, site: int, access: Accessed) -> list[str]:
+        """Store the site, and every lane's address, and advance."""
+        ...
+
     def finalize(self, frame: Frame, n: int) -> list[str]:
         """Before a return: counts and end times to the header, the ring to scratch."""
         ...
@@ -126,6 +136,10 @@ def to_llvm(kernel: ChunkedKernel, target: Target, frame: Frame) -> str:
                 added = _added(op, target, frame, number)
                 lines += _placed([*added, f"{value} = llvm.mlir.constant(0 : i32) : i32"], location)
                 number += 1
+            case StoreAddressOp():
+                location = location_of(_next_line(op))
+                lines += _placed(target.store_address(frame, number, op.site.value.data, op.access), location)
+                number += 1
             case FinalizeOp():
                 location = location_of(op.next_op.line) if isinstance(op.next_op, ReturnOp) else ""
                 lines += _placed(target.finalize(frame, number), location)
@@ -151,6 +165,14 @@ def _turn(op: CircularStoreOp | StoreCounterOp | AggregateEndOp | CountOp) -> Tu
     if op.version is None:
         return Turn()
     return Turn(op.version.data, ALL if op.iterations is None else Windows.parse(op.iterations.data))
+
+
+def _next_line(op: Operation) -> str:
+    """The line in front of which it stands."""
+    following = op.next_op
+    while isinstance(following, StoreAddressOp):
+        following = following.next_op
+    return following.lines[0] if isinstance(following, ChunkOp) else ""
 
 
 def _location(kernel: ChunkedKernel, store: object) -> str:

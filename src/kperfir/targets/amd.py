@@ -7,6 +7,9 @@ lane predicate on a store, so every lane writes the same record to the same plac
 
 from __future__ import annotations
 
+from kperfir.errors import LoweringError
+from kperfir.ir.store_address import Accessed
+from kperfir.passes.addresses import Untraced
 from kperfir.passes.to_llvm import Frame, Turn
 from kperfir.records import (
     COUNT_OFFSET,
@@ -234,6 +237,17 @@ class Amd:
     def count(self, frame: Frame, n: int, region: int, turn: Turn) -> list[str]:
         """One atomic by lane 0."""
         return _by_lane_0(frame, n, region, [], 1, turn)
+
+    def accesses(self, line: str) -> list[Accessed | Untraced]:
+        """Refused."""
+        raise LoweringError(
+            "On AMD GPUs no addresses are traced: a masked access is a branch there, and not all lanes come by.",
+            "Trace them on an NVIDIA GPU.",
+        )
+
+    def store_address(self, frame: Frame, n: int, site: int, access: Accessed) -> list[str]:
+        """Never asked for: there are no accesses."""
+        raise AssertionError
 
     def finalize(self, frame: Frame, n: int) -> list[str]:
         """End times by lane 0 of every wave, its count if it writes; a ring in shared memory is copied by its wave."""

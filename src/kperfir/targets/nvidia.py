@@ -8,8 +8,11 @@ in registers through the kernel.
 
 from __future__ import annotations
 
+from kperfir.ir.store_address import Accessed
+from kperfir.passes.addresses import Untraced
 from kperfir.passes.to_llvm import Frame, Turn
 from kperfir.records import (
+    ADDRESS_BYTES,
     COUNT_OFFSET,
     CTA_OFFSET,
     END_CLOCK_OFFSET,
@@ -19,6 +22,7 @@ from kperfir.records import (
     LEAST_OFFSET,
     MAGIC,
     MAGIC_OFFSET,
+    SITE_BYTES,
     START_CLOCK_OFFSET,
     STATE_FINISHED,
     STATE_OFFSET,
@@ -27,6 +31,7 @@ from kperfir.records import (
     SUMS_BYTES,
     WIDE_RECORD_BYTES,
 )
+from kperfir.targets.accesses import accesses_of
 from kperfir.targets.sums import cleared_by_lanes, keep_start, starts, taken
 from kperfir.targets.text import assembly, constant
 from kperfir.targets.writers import (
@@ -217,11 +222,50 @@ class Nvidia:
         text = f"@$1 red.{space}.add.u32 [$0+{region * SUMS_BYTES + COUNT_OFFSET}], 1;"
         return [*decided, assembly([text], f"{letter},b", [("%kp_ring", kind), (writes, "i1")])]
 
+    def accesses(self, line: str) -> list[Accessed | Untraced]:
+        """PTX in inline assembly, and operations of the LLVM dialect."""
+        return accesses_of(line)
+
+    def store_address(self, frame: Frame, n: int, site: int, access: Accessed) -> list[str]:
+        """Lane 0 writes the site, every lane its address: 0 where it makes no access.
+
+        Lanes are not asked for each other's state. Triton's branches are the same for a
+        whole warp, so all of its lanes come by, and count the same.
+        """
+        layout, index = frame.layout, f"%kp_at{n}"
+        operands = [
+            (access.pointer, _GLOBAL), ("%kp_ring", _GLOBAL), (index, "i32"), ("%kp_lane", "i32"),
+            (f"%kp_fits{n}", "i1"), (f"%kp_heads{n}", "i1"),
+        ]  # fmt: skip
+        does, conditions = _condition(access, len(operands))
+        text = [
+            "{ .reg .pred p; .reg .b64 v, a; setp.ne.u32 p, 0, 1;",
+            *does,
+            f"mov.b64 v, 0; @p add.s64 v, $0, {access.offset_bytes};",
+            f"mad.wide.u32 a, $2, {layout.record_bytes}, $1; mad.wide.u32 a, $3, {ADDRESS_BYTES}, a;"
+            f" @$4 st.global.b64 [a+{layout.heads_bytes}], v;",
+            f"mad.wide.u32 a, $2, {SITE_BYTES}, $1; @$5 st.global.b32 [a], {site}; }}",
+        ]
+        letters = {_GLOBAL: "l", "i32": "r", "i1": "b"}
+        operands += conditions
+        return [
+            f"{index} = llvm.load %kp_index : !llvm.ptr -> i32",
+            constant(f"%kp_slots{n}", layout.slots),
+            f'%kp_room{n} = llvm.icmp "ult" {index}, %kp_slots{n} : i32',
+            f"%kp_fits{n} = llvm.and {WRITES}, %kp_room{n} : i1",
+            f"%kp_heads{n} = llvm.and %kp_write, %kp_room{n} : i1",
+            assembly(text, ",".join(letters[kind] for _, kind in operands), operands),
+            f"%kp_next{n} = llvm.add {index}, %kp_1 : i32",
+            f"llvm.store %kp_next{n}, %kp_index : i32, !llvm.ptr",
+        ]
+
     def finalize(self, frame: Frame, n: int) -> list[str]:
         """End times by lane 0 of every warp, its count if it writes; a ring in shared memory is copied by its warp."""
         lines = [
             f"%kp_written{n} = llvm.load %kp_index : !llvm.ptr -> i32",
-            constant(f"%kp_shift{n}", frame.layout.record_bytes.bit_length() - 1),
+            constant(
+                f"%kp_shift{n}", 0 if frame.layout.holds_addresses else frame.layout.record_bytes.bit_length() - 1
+            ),
             f"%kp_count{n} = llvm.lshr %kp_written{n}, %kp_shift{n} : i32",
             self._tail(frame, n),
         ]
@@ -271,6 +315,20 @@ class Nvidia:
             f"llvm.br {loop}(%kp_following{n} : i32)",
             f"{done}:",
         ]
+
+
+def _condition(access: Accessed, first: int) -> tuple[list[str], list[tuple[str, str]]]:
+    """PTX that clears p in lanes that make no access, and its operands, of which `first` is the number."""
+    text: list[str] = []
+    operands: list[tuple[str, str]] = []
+    if access.predicate:
+        negated = ["not.pred q, q;"] if access.predicate.startswith("!") else []
+        text += [f".reg .pred q; mov.pred q, ${first};", *negated, "and.pred p, p, q;"]
+        operands.append((access.predicate.lstrip("!"), "i1"))
+    if access.source_bytes:
+        text.append(f"setp.ne.and.u32 p, ${first + len(operands)}, 0, p;")
+        operands.append((access.source_bytes, "i32"))
+    return text, operands
 
 
 def _memory(frame: Frame) -> tuple[str, str, str]:

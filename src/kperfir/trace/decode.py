@@ -105,7 +105,7 @@ def ran_blocks(payload: Payload, layout: Layout) -> tuple[NDArray[np.uint32], I6
 
 
 def decode(payload: Payload, layout: Layout) -> Records:
-    """Decode whole scratch blocks; one of sums holds no records.
+    """Decode whole scratch blocks; those of sums and of addresses hold no records of times.
 
     Args:
         payload: scratch blocks; a rest that fills no block is left out.
@@ -114,7 +114,7 @@ def decode(payload: Payload, layout: Layout) -> Records:
     headers = _headers(blocks)
     first_count = HEADER_BYTES // _WORD_BYTES
     written = blocks.words[blocks.rows, first_count : first_count + layout.warps].astype(np.int64)
-    written[~headers.finished | layout.holds_sums] = 0
+    written[~headers.finished | layout.holds_sums | layout.holds_addresses] = 0
     kept = np.minimum(written, layout.slots)
     row, warp, slot, first = _slots(written, kept, layout)
     word = layout.rings_offset_bytes + warp * layout.ring_bytes + slot * layout.record_bytes

@@ -10,6 +10,14 @@ import pyarrow as pa
 
 from kperfir.capture.reader import Capture, Recorded
 from kperfir.capture.schema import Kernel, Launch, Problem
+from kperfir.trace.addresses import (
+    ADDRESSES,
+    Addresses,
+    addresses_table,
+    join_addresses,
+    known_accesses,
+    read_addresses,
+)
 from kperfir.trace.align import Axis, Slope, align, given_axis, slope, timer_step_ns
 from kperfir.trace.decode import I64, Headers, Records, decode, join, join_headers, read_headers
 from kperfir.trace.events import EVENTS, events_table
@@ -88,6 +96,19 @@ class LaunchTrace:
         return join_sums([read_sums(c.payload, self.kernel.layout) for c in self.recorded.chunks])
 
     @cached_property
+    def addresses(self) -> Addresses | None:
+        """Its accesses to memory, where the kernel traced those; then it has no spans."""
+        found = self._all_addresses
+        return None if found is None else known_accesses(found, self.kernel.table.accesses)
+
+    @cached_property
+    def _all_addresses(self) -> Addresses | None:
+        layout = self.kernel.layout
+        if not layout.holds_addresses:
+            return None
+        return join_addresses([read_addresses(c.payload, layout) for c in self.recorded.chunks])
+
+    @cached_property
     def table(self) -> pa.Table:
         """Its spans and marks, as rows of `EVENTS`."""
         return events_table(self.capture, self.launch, self.kernel, self.axis, self.headers, self.spans)
@@ -105,7 +126,7 @@ class LaunchTrace:
     @property
     def written_by_warp(self) -> I64:
         """Records written, shape (CTAs that ran, warps)."""
-        return self._records.written
+        return self._records.written if self._all_addresses is None else self._all_addresses.written
 
     @property
     def kept_clocks(self) -> tuple[I64, I64]:
@@ -150,7 +171,9 @@ class LaunchTrace:
     @property
     def unknown_sites(self) -> int:
         """Records of a site that the kernel's table does not have."""
-        return self.spans.unknown_sites
+        if self._all_addresses is None or self.addresses is None:
+            return self.spans.unknown_sites
+        return len(self._all_addresses.row) - len(self.addresses.row)
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -197,6 +220,15 @@ class Trace:
         """Every span and mark, as an Arrow table with the columns `EVENTS`."""
         tables = [launch.table for launch in self.launches]
         return pa.concat_tables(tables).unify_dictionaries() if tables else EVENTS.empty_table()
+
+    def addresses(self) -> pa.Table:
+        """Every traced access to memory, as an Arrow table with the columns `ADDRESSES`."""
+        tables = [
+            addresses_table(launch.capture, launch.launch, launch.kernel, launch.headers, launch.addresses)
+            for launch in self.launches
+            if launch.addresses is not None
+        ]
+        return pa.concat_tables(tables).unify_dictionaries() if tables else ADDRESSES.empty_table()
 
     def problems(self) -> tuple[Problem, ...]:
         """Everything the user must read: from recording, from reading, from decoding."""

@@ -30,7 +30,7 @@ from kperfir.capture.schema import Kernel, Launch, Problem, Tally
 from kperfir.capture.writer import CaptureWriter
 from kperfir.errors import ProgramError
 from kperfir.passes.patched import passes_for
-from kperfir.plan import AUTO, Plan
+from kperfir.plan import AUTO
 from kperfir.records import Layout
 
 DEFAULT_SLOTS = 4096
@@ -50,7 +50,7 @@ _OPERATIONS = {
     "create_dot_scaled": "dot",
 }
 _OWN = tuple(str(folder) + os.sep for folder in (Path(triton.__file__).parent, Path(__file__).parents[2]))
-_OF_GPUS = ("metric", "strategy", "granularity", "ctas", "sms", "warps")
+_KNOBS = frozenset({"regions", "slots", "kernels", "launches"})
 _NO_DRIVER = "0 active drivers"
 _PLACE = "the interpreter keeps its records in host memory"
 
@@ -80,10 +80,9 @@ class InterpretedLaunches(Replacing):
         if absent:
             what = f"Triton's interpreter has no {' and no '.join(absent)}: nothing is recorded for that."
             self._writer.write(Problem("no-rule", "interpreter", what, "Record on a GPU for it."))
-        default = Plan()
-        ignored = [name for name in _OF_GPUS if getattr(self._plan, name) != getattr(default, name)]
+        ignored = [name for name in self._plan.chosen if name not in _KNOBS]
         if ignored:
-            what = f"Triton's interpreter knows no {' and no '.join(ignored)}: every program's records are kept."
+            what = f"Triton's interpreter knows no {' and no '.join(ignored)}, so that has no effect."
             self._writer.write(Problem("no-knob", "interpreter", what, "Record on a GPU for it."))
 
     def _replace(self) -> None:
@@ -147,15 +146,14 @@ class InterpretedLaunches(Replacing):
             self._writer.write(Problem("pass-skipped", name, what, "Record on a GPU for them."))
 
     def _outcome(self, name: str, function: Function) -> Outcome:
-        number = function.launches
-        function.launches += 1
         if not self._policy.wants(name):
             return "excluded"
         if is_trial():
             return "autotune-trial"
         if function.broken:
             return "not-instrumented"
-        if not self._policy.samples(number):
+        function.launches += 1
+        if not self._policy.samples(function.launches - 1):
             return "sampled-out"
         return "recorded" if self._fits(name, 0) else "file-full"
 
