@@ -23,7 +23,7 @@ from triton.runtime import autotuner, interpreter
 import kperfir as kp
 from kperfir import language
 from kperfir.capture.policy import Policy
-from kperfir.errors import PlanError, ProgramError
+from kperfir.errors import CaptureError, PlanError, ProgramError
 from kperfir.plan import Plan
 from kperfir.session import record_program
 
@@ -287,6 +287,22 @@ def test_a_program_recorded_whole_rests_while_it_records_itself(path: Path, tmp_
         add()
     assert tally(path) == {"add": {"recorded": 2}} and codes(path) == ["own-recording"]
     assert tally(tmp_path / "own.kperf") == {"add": {"recorded": 1}}
+
+
+@pytest.mark.parametrize("spelled", ["the same", "a link", "the folder"])
+def test_a_program_recorded_whole_records_itself_into_another_place(tmp_path: Path, spelled: str) -> None:
+    outer = tmp_path / "whole"
+    if spelled == "the folder":
+        outer.mkdir()
+    with record_program(outer, "a run", Policy(Plan.make("auto"))) as path:
+        add()
+        if spelled == "a link":
+            (tmp_path / "own").symlink_to(outer)
+        own = tmp_path / "own" if spelled == "a link" else outer
+        with pytest.raises(CaptureError, match="the whole program is being recorded into"), kp.record(own):
+            add()
+        add()
+    assert tally(path) == {"add": {"recorded": 2}} and codes(path) == []
 
 
 @pytest.mark.parametrize("end", ["close", "rest"])
