@@ -18,7 +18,7 @@ from kperfir.capture.policy import HANG_TIMEOUT_S, LaunchTally, Policy
 from kperfir.capture.schema import End, Problem, Session, Tally
 from kperfir.capture.writer import CaptureWriter
 from kperfir.deliver import Delivery, OnLaunch
-from kperfir.errors import BridgeError, DeviceError, PlanError
+from kperfir.errors import BridgeError, CaptureError, DeviceError, PlanError
 from kperfir.notes import note
 from kperfir.plan import Plan, sampled
 from kperfir.version import __version__
@@ -86,7 +86,7 @@ def record(
 
     Raises:
         PlanError: an option makes no sense.
-        CaptureError: the file cannot be created.
+        CaptureError: the file cannot be created, or the whole program is being recorded into it.
         BridgeError: a recording is under way already, this Triton cannot be used,
             or another profiler is active.
         DeviceError: there is no GPU and Triton does not interpret.
@@ -96,7 +96,8 @@ def record(
     if not _open_session.acquire(blocking=False):
         raise BridgeError("A recording is under way in this process already.", "Close it before starting another.")
     try:
-        with _taking_over(path), _session(_capture_path(Path(path)), policy, "", on_launch) as running:
+        place = _capture_path(Path(path))
+        with _taking_over(place), _session(place, policy, "", on_launch) as running:
             yield running.writer.path
     finally:
         _open_session.release()
@@ -150,12 +151,15 @@ def record_program(path: str | Path, run: str, policy: Policy) -> Iterator[Path]
 
 
 @contextmanager
-def _taking_over(path: str | Path) -> Iterator[None]:
-    """What a program records itself is not recorded twice."""
+def _taking_over(path: Path) -> Iterator[None]:
+    """What a program records itself is not recorded twice, and not into the capture of the program as a whole."""
     outer = _of_program
     if outer is None:
         yield
         return
+    if path.exists() and path.samefile(outer.writer.path):
+        what = f"{path} is the capture that the whole program is being recorded into."
+        raise CaptureError(what, "Give one of the two another place; with `kperfir record` by -o.")
     with outer.launches.resting():
         yield
     what = "The program recorded into this place itself meanwhile; those launches are there, and not here."

@@ -7,7 +7,7 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -16,10 +16,12 @@ from typing import Any
 import pytest
 from triton import knobs
 from triton.compiler import CompiledKernel
+from triton.runtime import _allocation
 
 import kperfir as kp
 from kperfir.bridge import launch
 from kperfir.bridge.build import Twin
+from kperfir.bridge.replaced import wrapped
 from kperfir.capture.policy import LaunchTally, Policy
 from kperfir.capture.schema import Problem, Session
 from kperfir.capture.writer import CaptureWriter
@@ -86,11 +88,11 @@ class Stage:
         monkeypatch.setattr(launch, "instrument", lambda *_: Twin(self.twin, layout=self.layout))
 
     @contextmanager
-    def recording(self) -> Iterator[None]:
+    def recording(self) -> Iterator[launch.Launches]:
         with CaptureWriter(self.path) as writer:
             writer.write(Session("gpu", "regions=auto"))
-            with launch.Launches(writer, self.policy, self.tally):
-                yield
+            with launch.Launches(writer, self.policy, self.tally) as launches:
+                yield launches
 
     def launch(self, plain: Any, grid: tuple[int, int, int] = (2, 1, 1)) -> None:
         plain.run(*grid, 7, plain.function, plain.packed_metadata)
@@ -238,27 +240,123 @@ def test_records_that_are_lost_are_reported_and_the_launch_stands(stage: Stage, 
     assert len(lost) == 1 and "broken device" in lost[0].what
 
 
-def test_closing_waits_for_a_launch_that_another_thread_has_under_way(stage: Stage) -> None:
-    launched, closing = threading.Event(), threading.Event()
-    stage.twin = kernel("twin", stage.ran)
-    run = stage.twin._run
+def asking(twin: Any, size_bytes: int, got: list[Any], meanwhile: Callable[[], None] = lambda: None) -> Any:
+    """The twin asks for its scratch memory, as Triton's launcher does for one with records."""
+    run = twin._run
 
-    def slow_run(*_: Any) -> None:
-        launched.set()
-        closing.wait(10)
-        time.sleep(0.05)  # closing goes on meanwhile
+    def ask_and_run(*_: Any) -> None:
+        meanwhile()
+        got.append(_allocation._profile_allocator(size_bytes, 128, 7))
         run()
 
-    stage.twin._run = slow_run
+    twin._run = ask_and_run
+    return twin
+
+
+@pytest.mark.parametrize("end", ["close", "rest"])
+def test_a_launch_that_another_thread_has_under_way_keeps_its_memory(stage: Stage, end: str) -> None:
+    """Closing a recording, and resting, wait for it."""
+    launched, ending, got = threading.Event(), threading.Event(), []  # type: ignore[var-annotated]
+
+    def wait() -> None:
+        launched.set()
+        ending.wait(10)
+        time.sleep(0.05)  # the end goes on meanwhile
+
+    stage.twin = asking(kernel("twin", stage.ran), 2 * stage.layout.cta_bytes, got, wait)
     plain = kernel("plain", stage.ran)
     thread = threading.Thread(target=stage.launch, args=(plain,))
-    with stage.recording():
+    with stage.recording() as launches:
         thread.start()
         assert launched.wait(10)
-        closing.set()
+        ending.set()
+        if end == "rest":
+            with launches.resting():
+                assert stage.ran == ["twin"] and plain.run is plain._run
+            stage.launch(plain)
     thread.join()
-    assert stage.counts == {"recorded": 1}
-    assert len(list(kp.load(stage.path).launches)) == 1
+    launches_made = 1 + (end == "rest")
+    assert stage.ran == ["twin"] * launches_made
+    assert stage.counts == {"recorded": launches_made}
+    assert [buffer.size_bytes for buffer in got] == [2 * stage.layout.cta_bytes] * launches_made
+    assert len(list(kp.load(stage.path).launches)) == launches_made
+
+
+def test_a_launcher_kept_from_before_a_rest_runs_the_plain_kernel_in_it(stage: Stage) -> None:
+    got: list[Any] = []
+    stage.twin, plain = asking(kernel("twin", stage.ran), 64, got), kernel("plain", stage.ran)
+    with stage.recording() as launches:
+        kept = plain.run
+        with launches.resting():
+            kept(2, 1, 1, 7, plain.function, plain.packed_metadata)
+        kept(2, 1, 1, 7, plain.function, plain.packed_metadata)
+    assert stage.ran == ["plain", "twin"] and stage.counts == {"recorded": 1}
+
+
+def test_a_twin_that_asks_for_more_memory_than_was_expected_gives_way_to_the_plain_kernel(stage: Stage) -> None:
+    got: list[Any] = []
+    stage.twin = asking(kernel("twin", stage.ran), 2 * stage.layout.cta_bytes + 1, got)
+    with stage.recording():
+        stage.launch(kernel("plain", stage.ran))
+    assert (stage.ran, got, stage.counts) == (["plain"], [], {"not-instrumented": 1})
+    (problem,) = (p for p in stage.problems if p.code == "not-recorded")
+    assert f"{2 * stage.layout.cta_bytes} were expected" in problem.what
+
+
+def test_a_wrapper_that_somebody_put_over_ours_stays_and_runs_the_plain_kernel(stage: Stage) -> None:
+    seen: list[str] = []
+    stage.twin, plain = kernel("twin", stage.ran), kernel("plain", stage.ran)
+    with stage.recording():
+        under: Any = CompiledKernel.__dict__["run"]
+
+        def theirs(self: Any) -> Any:
+            seen.append("theirs")
+            return under.fget(self)
+
+        over = property(theirs)
+        stage.monkeypatch.setattr(CompiledKernel, "run", over)
+        stage.launch(plain)
+    stage.launch(plain)
+    assert CompiledKernel.__dict__["run"] is over
+    assert (stage.ran, seen, stage.counts) == (["twin", "plain"], ["theirs"] * 2, {"recorded": 1})
+
+
+def test_a_method_that_somebody_wrapped_over_ours_stays_and_calls_the_original(stage: Stage) -> None:
+    class Owner:
+        def method(self) -> list[str]:
+            return ["original"]
+
+    def wrapper(original: Any, *args: Any) -> list[str]:
+        return ["ours", *original(*args)]
+
+    with wrapped(Owner, "method", wrapper):
+        under = Owner.method
+        Owner.method = lambda self: ["theirs", *under(self)]  # type: ignore[method-assign]
+        assert Owner().method() == ["theirs", "ours", "original"]
+    assert Owner().method() == ["theirs", "original"]
+
+
+def test_devices_that_come_up_while_another_threads_memory_is_counted(stage: Stage) -> None:
+    """The dictionary of drains grows in one thread while another adds them up."""
+    with CaptureWriter(stage.path) as writer:
+        launches = launch.Launches(writer, stage.policy, stage.tally)
+        other = threading.Thread(target=launches._drain, args=(1,))
+
+        class Slow:
+            @property
+            def in_flight_bytes(self) -> int:
+                if not other.ident:
+                    other.start()
+                    other.join(0.2)
+                return 3
+
+            def close(self) -> None: ...
+
+        with launches:
+            launches._drains.update({0: Slow(), 2: Slow()})  # type: ignore[dict-item]
+            assert launches._in_flight_bytes() == 6
+            other.join()
+            assert sorted(launches._drains) == [0, 1, 2]
 
 
 def test_a_launcher_kept_from_a_recording_that_is_over_runs_the_plain_kernel(stage: Stage) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import fields
@@ -21,7 +23,7 @@ from triton.runtime import autotuner, interpreter
 import kperfir as kp
 from kperfir import language
 from kperfir.capture.policy import Policy
-from kperfir.errors import PlanError, ProgramError
+from kperfir.errors import CaptureError, PlanError, ProgramError
 from kperfir.plan import Plan
 from kperfir.session import record_program
 
@@ -285,6 +287,50 @@ def test_a_program_recorded_whole_rests_while_it_records_itself(path: Path, tmp_
         add()
     assert tally(path) == {"add": {"recorded": 2}} and codes(path) == ["own-recording"]
     assert tally(tmp_path / "own.kperf") == {"add": {"recorded": 1}}
+
+
+@pytest.mark.parametrize("spelled", ["the same", "a link", "the folder"])
+def test_a_program_recorded_whole_records_itself_into_another_place(tmp_path: Path, spelled: str) -> None:
+    outer = tmp_path / "whole"
+    if spelled == "the folder":
+        outer.mkdir()
+    with record_program(outer, "a run", Policy(Plan.make("auto"))) as path:
+        add()
+        if spelled == "a link":
+            (tmp_path / "own").symlink_to(outer)
+        own = tmp_path / "own" if spelled == "a link" else outer
+        with pytest.raises(CaptureError, match="the whole program is being recorded into"), kp.record(own):
+            add()
+        add()
+    assert tally(path) == {"add": {"recorded": 2}} and codes(path) == []
+
+
+@pytest.mark.parametrize("end", ["close", "rest"])
+def test_a_launch_that_another_thread_has_under_way_is_waited_for(path: Path, tmp_path: Path, end: str) -> None:
+    inside, ending = threading.Event(), threading.Event()
+    whole = interpreter.InterpreterBuilder.set_grid_idx
+
+    def slow(builder: Any, *place: int) -> Any:
+        inside.set()
+        ending.wait(10)
+        time.sleep(0.05)  # the end goes on meanwhile
+        return whole(builder, *place)
+
+    thread = threading.Thread(target=add)
+    with pytest.MonkeyPatch.context() as patch, record_program(path, "a run", Policy(Plan.make("kernel"))):
+        whole = interpreter.InterpreterBuilder.set_grid_idx
+        patch.setattr(interpreter.InterpreterBuilder, "set_grid_idx", slow)
+        thread.start()
+        assert inside.wait(10)
+        patch.undo()
+        ending.set()
+        if end == "rest":
+            with kp.record(tmp_path / "own.kperf"):
+                assert not thread.is_alive() or tally(path) == {"add": {"recorded": 1}}
+    thread.join()
+    (launch,) = kp.load(path).launches
+    assert launch.unfinished_ctas == launch.missing_ctas == 0
+    assert tally(path) == {"add": {"recorded": 1}}
 
 
 def test_an_error_that_leaves_the_recording_is_named(path: Path) -> None:

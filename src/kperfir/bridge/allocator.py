@@ -14,10 +14,15 @@ from typing import Any
 from triton.runtime import _allocation
 
 from kperfir.bridge.replaced import replaced
+from kperfir.errors import BridgeError
 
 Allocator = Callable[[int, int, "int | None"], Any]
 
 _current: ContextVar[Allocator | None] = ContextVar("kperfir_scratch", default=None)
+
+
+class TooSmall(BridgeError):
+    """A launch asks for more scratch memory than it was given; it did not happen."""
 
 
 class _Router:
@@ -45,8 +50,20 @@ def routed() -> Iterator[None]:
 
 @contextmanager
 def giving(buffer: Any) -> Iterator[None]:
-    """The launch that this thread makes inside gets `buffer` as its scratch memory."""
-    token = _current.set(lambda size, alignment, stream: buffer)
+    """The launch that this thread makes inside gets `buffer` as its scratch memory.
+
+    Raises:
+        TooSmall: within the launch, which asks for more.
+    """
+
+    def give(size_bytes: int, alignment: int, stream: int | None) -> Any:
+        if size_bytes > buffer.size_bytes:
+            raise TooSmall(
+                f"Triton asks for {size_bytes} bytes for its records, and {buffer.size_bytes} were expected."
+            )
+        return buffer
+
+    token = _current.set(give)
     try:
         yield
     finally:

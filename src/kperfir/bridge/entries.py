@@ -78,19 +78,22 @@ def compiled_kernels() -> Iterator[list[Entry]]:
 
     found: dict[Path, Entry] = {}
     listed: list[Entry] = []
+    before = knobs.compilation.listener
 
-    def listen(metadata_group: dict[str, str], **_: Any) -> None:
+    def listen(metadata_group: dict[str, str], **rest: Any) -> None:
+        if before is not None:
+            before(metadata_group=metadata_group, **rest)
         files = {Path(name).suffix[1:]: Path(path) for name, path in metadata_group.items()}
         if (entry := entry_of(files)) and entry.ir not in found:
             found[entry.ir] = entry
             listed.append(entry)
 
-    before = knobs.compilation.listener
     knobs.compilation.listener = listen
     try:
         yield listed
     finally:
-        knobs.compilation.listener = before
+        if knobs.compilation.listener is listen:
+            knobs.compilation.listener = before
 
 
 def _beside(metadata: Path) -> dict[str, Path]:

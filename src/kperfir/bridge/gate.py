@@ -1,23 +1,24 @@
-"""Lets launches in while a recording is open, and lets it close when none is inside."""
+"""Lets launches in while a recording is in place, and lets it step aside when none is inside."""
 
 from __future__ import annotations
 
 import os
 import threading
+from collections import Counter
 
 
 class Gate:
-    """Open from the start; once closed it stays so. A forked process has none of its parent's launches inside."""
+    """Closed until it is opened. A forked process has none of its parent's launches inside."""
 
     def __init__(self) -> None:
-        self._closed = False
+        self._is_open = False
         self._own()
 
     def _own(self) -> None:
         """Belong to this process; a lock that another thread held at a fork is never given back."""
         self._process = os.getpid()
         self._changed = threading.Condition()
-        self._inside = 0
+        self._inside: Counter[int] = Counter()  # by thread
 
     def _condition(self) -> threading.Condition:
         if os.getpid() != self._process:
@@ -27,17 +28,26 @@ class Gate:
     def enter(self) -> bool:
         """Whether the caller is in; then it has to leave."""
         with self._condition():
-            self._inside += not self._closed
-            return not self._closed
+            self._inside[threading.get_ident()] += self._is_open
+            return self._is_open
 
     def leave(self) -> None:
         """Call once for each `enter` that let you in."""
         with self._condition():
-            self._inside -= 1
+            self._inside[threading.get_ident()] -= 1
             self._changed.notify_all()
 
-    def close(self) -> None:
-        """Let nobody in any more, and wait until those inside have left."""
+    def open(self) -> None:
+        """Let launches in."""
         with self._condition():
-            self._closed = True
-            self._changed.wait_for(lambda: self._inside <= 0)  # below: one came in before the fork
+            self._is_open = True
+
+    def close(self) -> None:
+        """Let nobody in any more, and wait until those of other threads have left.
+
+        The thread that closes it may be inside itself, in a hook of a launch, and cannot wait for that.
+        """
+        own = threading.get_ident()
+        with self._condition():
+            self._is_open = False
+            self._changed.wait_for(lambda: all(n <= 0 for thread, n in self._inside.items() if thread != own))

@@ -18,10 +18,9 @@ from triton.compiler import CompiledKernel
 from triton.runtime import driver
 
 from kperfir.bridge import compat, trials
-from kperfir.bridge.allocator import giving, routed
+from kperfir.bridge.allocator import TooSmall, giving, routed
 from kperfir.bridge.build import Twin, instrument, not_recorded
 from kperfir.bridge.conflicts import check_conflicts
-from kperfir.bridge.gate import Gate
 from kperfir.bridge.inductor import inductor_followed
 from kperfir.bridge.limits import device_limits
 from kperfir.bridge.occupancy import DeviceLimits
@@ -98,6 +97,7 @@ class Launches(Replacing):
         tally: LaunchTally,
         on_device: Callable[[], None] = lambda: None,
     ) -> None:
+        super().__init__()
         self._writer = writer
         self._plan = policy.plan
         self._policy = policy
@@ -112,8 +112,6 @@ class Launches(Replacing):
         self._room = threading.Lock()
         self._kernels = 0
         self._launches = 0
-        self._gate = Gate()
-        self._stack = ExitStack()
         self._property: property = CompiledKernel.__dict__["run"]
 
     @functools.cached_property
@@ -128,9 +126,11 @@ class Launches(Replacing):
     def _replace(self) -> None:
         with ExitStack() as stack:
             stack.enter_context(routed())
+            stack.callback(self._gate.close)
             stack.enter_context(trials.noticing_trials())
             stack.enter_context(inductor_followed(self._missed, self._report))
             stack.enter_context(replaced(CompiledKernel, "run", property(self._run_of)))
+            self._gate.open()
             self._stack = stack.pop_all()
 
     def __exit__(self, *_: object) -> None:
@@ -141,7 +141,6 @@ class Launches(Replacing):
         with ExitStack() as closing:
             closing.callback(self._write_shares)
             closing.callback(self._close_drains)
-            closing.callback(self._gate.close)
             closing.callback(self._stack.close)
 
     def _close_drains(self) -> None:
@@ -188,7 +187,7 @@ class Launches(Replacing):
         except BaseException as error:
             chosen.drain.discard(chosen.buffer, stream)
             self._tally.add(kernel.name, "not-instrumented")
-            if not compat.is_launch_failure(error):
+            if not (isinstance(error, TooSmall) or compat.is_launch_failure(error)):
                 raise
             self._give_up(chosen.seen, error)
             return run(x, y, z, stream, *rest)
@@ -241,8 +240,7 @@ class Launches(Replacing):
             return "not-instrumented", None
         drain, name, size_bytes = self._drain(seen.device), seen.kernel.name, twin.layout.cta_bytes * grid.ctas
         with self._room:  # one thread at a time, so that together they stay below the capture's limit
-            in_flight_bytes = sum(d.in_flight_bytes for d in self._drains.values())
-            if not self._policy.fits(self._writer.bytes_written + in_flight_bytes, size_bytes):
+            if not self._policy.fits(self._writer.bytes_written + self._in_flight_bytes(), size_bytes):
                 self._report(self._policy.full(name))
                 return "file-full", None
             try:
@@ -324,6 +322,10 @@ class Launches(Replacing):
             if device not in self._drains:
                 self._drains[device] = Drain(self._driver, self._writer, self._write_tally, self._policy.hang_timeout_s)
             return self._drains[device]
+
+    def _in_flight_bytes(self) -> int:
+        with self._lock:  # another thread may be at its first launch on another device
+            return sum(d.in_flight_bytes for d in self._drains.values())
 
     def _write_tally(self) -> None:
         self._writer.write(Tally(self._tally.snapshot()))

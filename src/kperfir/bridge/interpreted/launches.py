@@ -23,7 +23,7 @@ from triton.runtime import autotuner, interpreter
 from kperfir import language
 from kperfir.bridge.interpreted.loops import has_loop, loops_announced
 from kperfir.bridge.interpreted.recorder import Function, Recorder
-from kperfir.bridge.replaced import Replacing, replaced, wrapped
+from kperfir.bridge.replaced import Replacing, wrapped
 from kperfir.bridge.trials import is_trial, noticing_trials
 from kperfir.capture.policy import LaunchTally, Outcome, Policy
 from kperfir.capture.schema import Kernel, Launch, Problem, Tally
@@ -59,6 +59,7 @@ class InterpretedLaunches(Replacing):
     """Records the interpreted launches of this process while it is entered."""
 
     def __init__(self, writer: CaptureWriter, policy: Policy, tally: LaunchTally) -> None:
+        super().__init__()
         self._writer = writer
         self._plan = policy.plan
         self._policy = policy
@@ -68,7 +69,6 @@ class InterpretedLaunches(Replacing):
         self._without_passes: set[str] = set()
         self._kernels = 0
         self._launches = 0
-        self._stack = ExitStack()
 
     def __enter__(self) -> InterpretedLaunches:
         self._warn()
@@ -88,7 +88,6 @@ class InterpretedLaunches(Replacing):
     def _replace(self) -> None:
         with ExitStack() as stack:
             stack.enter_context(noticing_trials())
-            stack.enter_context(wrapped(interpreter.GridExecutor, "__call__", self._launch))
             stack.enter_context(wrapped(interpreter.InterpreterBuilder, "set_grid_dim", _grid))
             stack.enter_context(wrapped(interpreter.InterpreterBuilder, "set_grid_idx", _program))
             stack.enter_context(wrapped(interpreter.ReduceScanOpInterface, "apply", _timed("reduce")))
@@ -98,6 +97,9 @@ class InterpretedLaunches(Replacing):
             stack.enter_context(loops_announced())
             stack.enter_context(wrapped(autotuner.Autotuner, "run", _autotune))
             stack.enter_context(_gluon_refused())
+            stack.callback(self._gate.close)
+            stack.enter_context(wrapped(interpreter.GridExecutor, "__call__", self._launch))
+            self._gate.open()
             self._stack = stack.pop_all()
 
     def __exit__(self, *_: object) -> None:
@@ -108,6 +110,14 @@ class InterpretedLaunches(Replacing):
         self._stack.close()
 
     def _launch(self, original: Callable[..., Any], executor: Any, *args: Any, **kwargs: Any) -> Any:
+        if not self._gate.enter():
+            return original(executor, *args, **kwargs)
+        try:
+            return self._launch_inside(original, executor, *args, **kwargs)
+        finally:
+            self._gate.leave()
+
+    def _launch_inside(self, original: Callable[..., Any], executor: Any, *args: Any, **kwargs: Any) -> Any:
         name = executor.fn.__name__
         function = self._functions.setdefault(executor.fn, Function())
         outcome = self._outcome(name, function)
@@ -263,10 +273,10 @@ def _autotune(original: Callable[..., Any], tuner: Any, *args: Any, **kwargs: An
 def _gluon_refused() -> Iterator[None]:
     from triton.experimental.gluon._runtime import GluonJITFunction
 
-    def run(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def refuse(original: Callable[..., Any], kernel: Any, *args: Any, **kwargs: Any) -> Any:
         raise ProgramError(
-            f"Gluon kernel '{self.fn.__name__}' cannot run in Triton's interpreter.", "Record it on a GPU."
+            f"Gluon kernel '{kernel.fn.__name__}' cannot run in Triton's interpreter.", "Record it on a GPU."
         )
 
-    with replaced(GluonJITFunction, "run", run):
+    with wrapped(GluonJITFunction, "run", refuse):
         yield
