@@ -20,8 +20,12 @@ FIRST_SITE_LINE = 1_000_000
 FRAME_LINE = FIRST_SITE_LINE - 1
 """Line in it of what a kernel does at its entry and its returns for the sake of records."""
 
-LEAST_SHARE = 0.9
-"""Below this share of instructions between its clocks, a scope measures something else than what was marked."""
+LEAST_SHARE = {"works": 0.5, "computes": 0.9}
+"""Below this share of instructions between its clocks, a scope measures something else than what was marked.
+
+One that loads, stores or multiplies is marked for that, and is doubted wherever some of it lies outside;
+the arithmetic of its addresses is often moved out. Of one that only computes, the arithmetic is all there is.
+"""
 
 
 @dataclass(frozen=True)
@@ -159,15 +163,12 @@ def doubt(kept: Kept, share: Share | None) -> tuple[str, str] | None:
     if share.work_outside:
         what = f"In the binary {', '.join(share.work_outside)} of {_the(kept)} lies outside its clocks{_told(share)}."
         return what, "Put the operations around it into the scope as well, or record it alone."
-    if kept.origin != "rule" and share.steady_share is not None and share.steady_share < LEAST_SHARE:
-        what = (
-            f"Only {share.steady_share:.0%} of the instructions of {_the(kept)} lie between its clocks{_told(share)}."
-        )
-        return (
-            what,
-            "Read it as the time of its memory, dot, reduce and barrier operations; give the rest its own scope.",
-        )
-    return None
+    if kept.origin == "rule" or share.steady_share is None:
+        return None
+    if share.steady_share >= LEAST_SHARE["works" if share.work else "computes"]:
+        return None
+    what = f"Only {share.steady_share:.0%} of the instructions of {_the(kept)} lie between its clocks{_told(share)}."
+    return what, "Read it as the time of its memory, dot, reduce and barrier operations; give the rest its own scope."
 
 
 def _the(kept: Kept) -> str:

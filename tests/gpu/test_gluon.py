@@ -73,14 +73,18 @@ def persistent(seed: int) -> Callable[[], torch.Tensor]:
 def test_windows_of_tiles_cover_the_same_in_producer_and_consumer(
     iterations: str, tiles: list[int], tmp_path: Path
 ) -> None:
-    """Both have a loop over k inside, and the consumer writes each tile behind it."""
+    """Both have a loop over k inside, and the consumer writes each tile behind it.
+
+    Triton pads partitions to a warp group, so the producer's warp is one of four behind the consumer's.
+    """
     launch = persistent(0)
     plain = launch().clone()
     plan = {"regions": "none", "version": "tile", "iterations": iterations, "buffer": "global", "slots": 1024}
     with kp.record(tmp_path / "x.kperf", **plan):
         assert torch.equal(plain, launch())
     rows = kp.load(tmp_path / "x.kperf").events().to_pylist()
-    found = Counter((e["cta"], e["warp"], e["region"], e["iteration"]) for e in rows)
+    found = Counter((e["cta"], min(e["warp"], 4), e["region"], e["iteration"]) for e in rows)
+    assert len({e["warp"] for e in rows}) == 5
     consumed = {"full": ITERATIONS, "mma": ITERATIONS, "epilogue": 1}
     expected = Counter(
         {

@@ -154,6 +154,8 @@ def test_where_control_flow_goes() -> None:
 
 def test_the_sentence_names_what_moved() -> None:
     assert doubt(A, Share(own=100, between=95)) is None
+    assert doubt(A, Share(own=100, between=60, work=1, work_between=1)) is None
+    assert doubt(A, Share(own=100, between=40, work=1, work_between=1)) is not None
     assert doubt(A, None) is None
     told = doubt(A, Share(own=100, between=40, hoisted=20))
     assert told is not None and "Only 50% of the instructions of scope 'a'" in told[0]
