@@ -103,7 +103,7 @@ def test_fewer_ctas_are_warned_of_and_the_proposal_keeps_them() -> None:
     assert table(again.stdout)["CTAs an SM"] == ["2", "2"] and "Warning" not in again.stdout
 
 
-def test_what_became_of_a_scope_is_shown_and_doubted() -> None:
+def test_what_became_of_a_scope_is_shown_and_not_doubted_for_its_addresses() -> None:
     done = inspect("--target", "cuda:90", "--plan", "regions=none", ADD)
     assert done.returncode == 0, done.stderr
     titles, counts = (
@@ -113,7 +113,7 @@ def test_what_became_of_a_scope_is_shown_and_doubted() -> None:
         "scope held kept copies outside hoisted merged vanished code between foreign source"
     )
     assert counts.split()[-1] == "add_one.py:12" and len(counts.split()) == 13  # "between" is a number and a share
-    assert re.search(r"Warning: Only \d+% of the instructions of scope 'copy' lie between its clocks", done.stdout)
+    assert "lie between its clocks" not in done.stdout
 
 
 def test_without_sass_it_says_so_and_shows_what_became_of_the_operations() -> None:

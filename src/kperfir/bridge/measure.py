@@ -66,7 +66,8 @@ class _Inspector:
         slots = pipeline.layout.slots if pipeline.layout else 0
         cost = _cost(usage, pipeline.metadata, self.limits)
         findings = tuple(str(finding) for finding in pipeline.user.findings)
-        return _Measured(cost, sites, slots, findings, binary, pipeline.table, pipeline.kept)
+        kept = pipeline.written.kept(pipeline.table) if pipeline.table else ()
+        return _Measured(cost, sites, slots, findings, binary, pipeline.table, kept)
 
     def planned(self, plan: Plan) -> tuple[_Measured, str]:
         """The build that a recording with this plan makes, and why its rings lie where they do."""

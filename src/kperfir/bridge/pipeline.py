@@ -27,7 +27,6 @@ from kperfir.bridge.steps import Written, carried, check_records, placed, tagged
 from kperfir.bridge.text import generic_text, parse_text
 from kperfir.bridge.user_passes import UserPasses
 from kperfir.errors import IRError, KperfError, LoweringError, PlanError
-from kperfir.fidelity import Kept
 from kperfir.ir.attributes import get_text, set_text
 from kperfir.ir.foreign import ForeignModule
 from kperfir.ir.printer import print_module
@@ -59,7 +58,7 @@ class Pipeline:
     Attributes:
         metadata: what Triton's stages say of the kernel, as far as they ran.
         table, layout: of the records, once they are placed and lowered.
-        written: scopes of the source, and what they held. kept: what became of it.
+        written: scopes of the source, and what became of them.
     """
 
     def __init__(
@@ -77,7 +76,6 @@ class Pipeline:
         self.table: Table | None = None
         self.layout: Layout | None = None
         self.written = Written()
-        self.kept: tuple[Kept, ...] = ()
         self.stages: dict[str, Callable[[Any, dict[str, Any]], Any]] = {}
 
     def run(self, way: Route) -> str:
@@ -160,7 +158,7 @@ class Pipeline:
         """TTGIR with records."""
         text = generic_text(module)
         written = replace(self.written, scopes=_scopes(text))
-        records, self.kept = placed(text, module.context, self.user, self.request, written)
+        records, self.written = placed(text, module.context, self.user, self.request, written)
         self.table = self.user.tables.table()
         return records
 

@@ -31,7 +31,6 @@ from kperfir.bridge.steps import Written, carried, check_records, placed, tagged
 from kperfir.bridge.text import generic_text
 from kperfir.bridge.user_passes import UserPasses
 from kperfir.errors import KperfError, LoweringError
-from kperfir.fidelity import Kept
 from kperfir.passes.finding import Finding
 from kperfir.passes.user import Bound
 from kperfir.records import Layout
@@ -50,7 +49,7 @@ class Compile:
         request: what to do.
         user: the passes that users patched, and the table of all that is recorded.
         error: the first of kperfir's own errors; Triton may wrap it on its way out.
-        written: scopes of the source, and what they held. kept: what became of it.
+        written: scopes of the source, and what became of them.
     """
 
     request: Request
@@ -58,7 +57,6 @@ class Compile:
     error: KperfError | None = None
     written: Written = field(default_factory=Written)
     layout: Layout | None = None
-    kept: tuple[Kept, ...] = ()
 
     @property
     def findings(self) -> list[Finding]:
@@ -193,7 +191,7 @@ def _tag(source: Any, compile_: Compile) -> Any:
 def _place(source: Any, metadata: dict[str, Any], compile_: Compile) -> Any:
     """Records go in."""
     text = generic_text(source)
-    module, compile_.kept = placed(text, source.context, compile_.user, compile_.request, compile_.written)
+    module, compile_.written = placed(text, source.context, compile_.user, compile_.request, compile_.written)
     metadata[METADATA] = {"request": compile_.request.to_json()}
     return carried(module, compile_.request, source.context)
 
@@ -206,11 +204,12 @@ def _lower(llir: Callable[..., Any], source: Any, metadata: dict[str, Any], comp
             "Triton's backend did not pass the point where records are lowered.", "Run `kperfir doctor`."
         )
     check_records(compile_.user)
+    table = compile_.user.tables.table()
     metadata[METADATA] |= {
-        "table": compile_.user.tables.table().to_json(),
+        "table": table.to_json(),
         "findings": [asdict(f) for f in compile_.findings],
         "layout": asdict(compile_.layout),
-        "fidelity": [kept.to_json() for kept in compile_.kept],
+        "fidelity": [kept.to_json() for kept in compile_.written.kept(table)],
     }
     return result
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kperfir.bridge.refusal import read_back
@@ -18,22 +18,34 @@ from kperfir.ir.printer import print_module
 from kperfir.ir.reader import read_module
 from kperfir.passes.carrier import lower_records
 from kperfir.passes.explicit import find_markers
-from kperfir.passes.fidelity import HeldOp, found_operations, held_operations, kept_of
+from kperfir.passes.fidelity import FoundOp, found_operations, held_operations, kept_of
 from kperfir.passes.instrument import instrument
 from kperfir.passes.place import place
 from kperfir.passes.scopes import Scope, has_markers, scopes_text, tag_scopes
+from kperfir.records import Table
 
 
 @dataclass(frozen=True)
 class Written:
-    """Scopes of a kernel's source, those of passes among them, and the operations that they held there."""
+    """Scopes of a kernel's source, those of passes among them, and what is needed to tell what became of them.
+
+    Attributes:
+        tagged: TTIR with their tags; None where there was none (Gluon).
+        found: their operations in TTGIR.
+    """
 
     scopes: tuple[Scope, ...] = ()
-    held: tuple[HeldOp, ...] = ()
+    tagged: ForeignModule | None = None
+    found: tuple[FoundOp, ...] = ()
+
+    def kept(self, table: Table) -> tuple[Kept, ...]:
+        """What became of what the scopes held. table: of the records."""
+        held = held_operations(self.tagged, Locations.of(self.tagged)) if self.tagged else ()
+        return kept_of(held, self.found, self.scopes, table)
 
 
 def tagged(source: Any, user: UserPasses) -> tuple[Any, Written]:
-    """TTIR whose scopes are location tags, and what the tags stand for. Without scopes and passes nothing is read.
+    """TTIR whose scopes are location tags, and the scopes. Without scopes and passes nothing is read.
 
     Raises:
         ScopeError: scopes do not balance.
@@ -41,24 +53,26 @@ def tagged(source: Any, user: UserPasses) -> tuple[Any, Written]:
     """
     source, scopes = user.on_ttir(source, "before", 0)
     text = generic_text(source)
+    module = None
     if has_markers(text):
         module = read_module(text, with_values=False)
         found = tag_scopes(module, len(scopes))
         scopes += found.scopes
         user.findings.extend(found.findings)
         source = read_back(print_module(module), source.context)
-    source, behind = user.on_ttir(source, "after", len(scopes))
-    scopes += behind
+    if user.at("ttir", "after"):
+        source, behind = user.on_ttir(source, "after", len(scopes))
+        module, scopes = None, scopes + behind
     if not scopes:
         return source, Written()
-    module = read_module(generic_text(source), with_values=False)
-    return source, Written(scopes, held_operations(module, Locations.of(module)))
+    module = module or read_module(generic_text(source), with_values=False)
+    return source, Written(scopes, module)
 
 
 def placed(
     text: str, context: Any, user: UserPasses, request: Request, written: Written
-) -> tuple[ForeignModule, tuple[Kept, ...]]:
-    """TTGIR with records, or with the bounds of an instrumentation; and what became of what its scopes held.
+) -> tuple[ForeignModule, Written]:
+    """TTGIR with records, or with the bounds of an instrumentation; and its scopes, with what was found of them.
 
     Args:
         text: the module in generic form.
@@ -78,7 +92,7 @@ def placed(
         user.findings.extend(instrument(module, request.addresses, [m.op for m in markers]))
         if get_text(module.root.attributes_text, SCOPES_ATTRIBUTE) is None:
             set_text(module, SCOPES_ATTRIBUTE, scopes_text(scopes))
-        return module, ()
+        return module, Written()
     found = place(module, locations, request.regions, scopes, markers, request.turns(), user.tables)
     user.findings.extend(found.findings)
     user.on_ttgir(module, "after", context)
@@ -86,7 +100,7 @@ def placed(
         check_records(user)
     table = user.tables.table()
     set_text(module, SITES_ATTRIBUTE, pieces_text(table))
-    return module, kept_of(written.held, found_operations(module, locations, table), scopes, table)
+    return module, replace(written, scopes=scopes, found=found_operations(module, locations, table) if scopes else ())
 
 
 def carried(module: ForeignModule, request: Request, context: Any) -> Any:

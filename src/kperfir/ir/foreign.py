@@ -120,6 +120,26 @@ def append(block: Block, op: Operation) -> None:
         last._next_op = op
 
 
+def take_place(new: Operation, old: Operation) -> None:
+    """Put an operation that was just made where one without results stands, which is not used any more.
+
+    As `Rewriter.replace_op`, without looking for cycles and uses.
+    """
+    block, before, after = old.parent, old._prev_op, old._next_op
+    assert block is not None
+    new.parent, new._prev_op, new._next_op = block, before, after
+    if before is None:
+        block._first_op = new
+    else:
+        before._next_op = new
+    if after is None:
+        block._last_op = new
+    else:
+        after._prev_op = new
+    old.parent = old._prev_op = old._next_op = None
+    old.operands = ()
+
+
 @dataclass
 class BlockText:
     """What a block's header line held: its label, its arguments, the comment of its predecessors."""

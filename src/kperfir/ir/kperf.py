@@ -54,6 +54,11 @@ def _kind(text: str) -> RecordKindAttr:
 
 
 @lru_cache(1024)
+def _name(text: str) -> StringAttr:
+    return StringAttr(text)
+
+
+@lru_cache(1024)
 def _number(site: int) -> IntegerAttr:
     return IntegerAttr(site, i32)
 
@@ -79,7 +84,7 @@ class RecordOp(IRDLOperation):
     assembly_format = "$kind $region_name `site` $site (`version` $version^ `:` type($version))? attr-dict"
 
     def __init__(self, kind: str, region_name: str, site: int, version: Sequence[SSAValue] = ()) -> None:
-        properties = {"kind": _kind(kind), "region_name": StringAttr(region_name), "site": _number(site)}
+        properties = {"kind": _kind(kind), "region_name": _name(region_name), "site": _number(site)}
         # there is nothing for the declarative constructor to sort
         Operation.__init__(self, operands=version, properties=properties)
 

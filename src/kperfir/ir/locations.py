@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import NamedTuple
 
 from kperfir.ir.foreign import ForeignModule
@@ -45,6 +46,7 @@ class Locations:
     def __init__(self, definitions: dict[str, str]) -> None:
         self._definitions = definitions
         self._known: dict[str, _Known] = {}
+        self._read: dict[str, _Known] = {}
         self._tagged: dict[tuple[str, str], str] = {}
         self._lines: list[str] = []
 
@@ -61,19 +63,19 @@ class Locations:
 
     def tags(self, location: str) -> tuple[str, ...]:
         """Tags of an operation's ` loc(...)`, outermost first; a caller's come before its callee's."""
-        return self._resolve(_inner(location), 0).tags
+        return self._of(location).tags
 
     def source(self, location: str) -> tuple[str, int]:
         """File and line that the operation was written in; ("", 0) where unknown.
 
         For a function of Triton's own library, such as `tl.max`, that is its caller.
         """
-        known = self._resolve(_inner(location), 0)
+        known = self._of(location)
         return known.file, known.line
 
     def name(self, location: str) -> str:
         """Name of the variable that the operation was assigned to, as Triton notes it; empty where there is none."""
-        return self._resolve(_inner(location), 0).name
+        return self._of(location).name
 
     def tag(self, location: str, tag: str) -> str:
         """A location that is `location` with one more tag around it.
@@ -94,6 +96,13 @@ class Locations:
         """Definitions of the aliases that `tag` made, in order."""
         return list(self._lines)
 
+    def _of(self, location: str) -> _Known:
+        """Each operation is asked for several times, by its text as it stands there."""
+        known = self._read.get(location)
+        if known is None:
+            known = self._read[location] = self._resolve(_inner(location), 0)
+        return known
+
     def _resolve(self, text: str, depth: int) -> _Known:
         known = self._known.get(text)
         if known is None:
@@ -110,9 +119,8 @@ class Locations:
             return _Known(outer.tags + inner.tags, place.file, place.line, inner.name)
         if text.startswith("fused"):
             return self._fused(text, depth)
-        position = _POSITION.match(text)
-        if position:
-            return _Known((), _unescaped(position.group(1)), int(position.group(2)))
+        if position := _position(text):
+            return position
         name = _NAME.match(text)
         if name is None:
             return _UNKNOWN
@@ -126,6 +134,13 @@ class Locations:
         parts = [self._resolve(part, depth) for part in split_top(text[text.index("[") + 1 : text.rindex("]")])]
         tagged = [p for p in parts if p.tags]
         return (tagged or parts or [_UNKNOWN])[0]
+
+
+@lru_cache(4096)
+def _position(text: str) -> _Known | None:
+    """Of a place in a source; modules of one kernel hold the same."""
+    found = _POSITION.match(text)
+    return _Known((), _unescaped(found.group(1)), int(found.group(2))) if found else None
 
 
 def _inner(location: str) -> str:

@@ -6,10 +6,11 @@ copies it for the sake of data, and it arrives in the LLVM dialect as a line tha
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from urllib.parse import quote
 
 from kperfir.ir.chunks import PREFIX
-from kperfir.ir.foreign import ForeignModule, ForeignOp, text_type
+from kperfir.ir.foreign import ForeignModule, ForeignOp, take_place, text_type
 from kperfir.ir.kperf import RecordOp, StartInstrumentationOp, StopInstrumentationOp
 
 Carried = RecordOp | StartInstrumentationOp | StopInstrumentationOp
@@ -17,13 +18,20 @@ Carried = RecordOp | StartInstrumentationOp | StopInstrumentationOp
 
 def lower_records(module: ForeignModule) -> int:
     """Replace every record, and what bounds an instrumentation; return how many there were."""
-    carried = [op for op in module.root.walk() if isinstance(op, Carried)]
+    carried = list(_carried(module.root))
     for op in carried:
-        block = op.parent
-        assert block is not None
-        block.insert_op_before(_carrier(op), op)
-        block.erase_op(op)
+        take_place(_carrier(op), op)
     return len(carried)
+
+
+def _carried(op: ForeignOp) -> Iterator[Carried]:
+    for region in op.regions:
+        for block in region.blocks:
+            for inner in block.ops:
+                if isinstance(inner, Carried):
+                    yield inner
+                elif inner.regions and isinstance(inner, ForeignOp):
+                    yield from _carried(inner)
 
 
 def _carrier(record: Carried) -> ForeignOp:

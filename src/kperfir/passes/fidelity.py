@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from kperfir.fidelity import Fate, Kept
-from kperfir.ir.foreign import ForeignModule, ForeignOp
+from kperfir.ir.foreign import ForeignModule, ForeignOp, walk
 from kperfir.ir.kperf import RecordOp
 from kperfir.ir.locations import Locations, is_library
 from kperfir.passes.anchors import LOOPS, WORK, work_of
@@ -78,39 +79,54 @@ class _Holding:
     def __init__(self, module: ForeignModule, locations: Locations) -> None:
         self.locations = locations
         self.functions = {symbol_of(f): f for f in module.functions()}
-        self.equals: dict[ForeignOp, ForeignOp] = {}
-        self.unused: set[ForeignOp] = set()
-        for function in self.functions.values():
-            self.equals |= first_equals(function)
-            self.unused |= unused_integers(function)
+        self.values: dict[ForeignOp, _Values] = {}
 
     def kernels(self) -> Iterator[HeldOp]:
         for function in self.functions.values():
             if 'sym_visibility = "private"' not in function.properties_text:
-                yield from self.inside(function, _Caller())
+                yield from self.inside(function, function, _Caller())
 
-    def inside(self, op: ForeignOp, caller: _Caller) -> Iterator[HeldOp]:
-        inner = replace(caller, loops=caller.loops + (op.opname in LOOPS))
+    def inside(self, op: ForeignOp, function: ForeignOp, caller: _Caller) -> Iterator[HeldOp]:
+        if op.opname in LOOPS:
+            caller = replace(caller, loops=caller.loops + 1)
         for child in _children(op):
             called = self.functions.get(callee_of(child)) if child.opname == "tt.call" else None
             if called is not None and "noinline = true" not in called.properties_text + called.attributes_text:
-                yield from self.inside(called, inner.at(self.scopes(child), self.locations.source(child.location_text)))
+                at = caller.at(self.scopes(child), self.locations.source(child.location_text))
+                yield from self.inside(called, called, at)
                 continue
-            scopes = inner.scopes + self.scopes(child)
-            if scopes and child.opname not in _LEFT_OUT and child not in self.unused:
-                yield self.held(child, scopes, inner)
-            yield from self.inside(child, inner)
+            scopes = caller.scopes + self.scopes(child)
+            if scopes and child.opname not in _LEFT_OUT and child not in self.values_of(function).unused:
+                yield self.held(child, function, scopes, caller)
+            if child.regions:
+                yield from self.inside(child, function, caller)
 
-    def held(self, op: ForeignOp, scopes: tuple[int, ...], caller: _Caller) -> HeldOp:
+    def held(self, op: ForeignOp, function: ForeignOp, scopes: tuple[int, ...], caller: _Caller) -> HeldOp:
         file, line = self.locations.source(op.location_text)
         if caller.file and (not file or is_library(file)):
             file, line = caller.file, caller.line
-        twin = self.equals.get(op)
+        twin = self.values_of(function).equals.get(op)
         same = None if twin is None else caller.scopes + self.scopes(twin)
         return HeldOp(scopes, _kind(op), op.opname, file, line, caller.loops, same)
 
+    def values_of(self, function: ForeignOp) -> _Values:
+        """Read for those functions only that have operations in scopes."""
+        found = self.values.get(function)
+        if found is None:
+            ops = list(walk(function))
+            found = self.values[function] = _Values(first_equals(ops), unused_integers(ops))
+        return found
+
     def scopes(self, op: ForeignOp) -> tuple[int, ...]:
         return _scopes(self.locations.tags(op.location_text))
+
+
+@dataclass(frozen=True)
+class _Values:
+    """What `kperfir.passes.values` finds in one function."""
+
+    equals: dict[ForeignOp, ForeignOp]
+    unused: frozenset[ForeignOp]
 
 
 @dataclass(frozen=True)
@@ -155,7 +171,8 @@ def _found(op: ForeignOp, locations: Locations, table: Table, loops: int, around
                     if (scopes or inside) and child.opname not in _LEFT_OUT:
                         file, line = locations.source(child.location_text)
                         yield FoundOp(scopes, _kind(child), child.opname, file, line, loops, inside)
-                    yield from _found(child, locations, table, loops, inside)
+                    if child.regions:
+                        yield from _found(child, locations, table, loops, inside)
 
 
 def _after(inside: frozenset[int], record: RecordOp, table: Table) -> frozenset[int]:
@@ -252,7 +269,10 @@ def _kind(op: ForeignOp) -> str:
     return work_of(op) or op.opname
 
 
+@lru_cache(1024)
 def _scopes(tags: tuple[str, ...]) -> tuple[int, ...]:
+    if not tags:
+        return ()
     numbers = (tag.partition(":")[2].partition(".")[0] for tag in tags if tag.startswith("kperf.scope:"))
     return tuple(dict.fromkeys(map(int, numbers)))
 

@@ -132,12 +132,11 @@ class _Placer:
         """The operation as `runs` sees it, or None where it does not matter."""
         if op in self.markers:
             return Member(op, (), "sync", "barrier")
-        path = self.path(op)
         if op.opname in STRUCTURAL:
-            return Member(op, path + self.rule_key(op, around), "sync", "structure")
+            return Member(op, self.path(op) + self.rule_key(op, around), "sync", "structure")
         if is_anchor(op):
-            return Member(op, path + self.rule_key(op, around), role_of(op), "anchor", self.identity(op))
-        if path and computes(op):
+            return Member(op, self.path(op) + self.rule_key(op, around), role_of(op), "anchor", self.identity(op))
+        if computes(op) and (path := self.path(op)):
             if path[-1] not in self.strong:
                 return Member(op, path, "sync", "anchor", self.identity(op))
             if self.leaves(op, path[-1]):

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 
-from kperfir.ir.foreign import ForeignOp, walk
+from kperfir.ir.foreign import ForeignOp
 
 _VALUE = re.compile(r"%[\w$.-]+(?:#\d+)?")
 _FLOAT = re.compile(r"\b(?:\d+x)*(?:bf16|tf32|f\d+)")
-_PURE = ("arith.", "math.", "tt.splat", "tt.make_range", "tt.expand_dims", "tt.broadcast", "tt.addptr", "tt.reshape")
-_PURE_TOO = ("tt.trans", "tt.bitcast", "tt.fp_to_fp", "tt.ptr_to_int", "tt.int_to_ptr", "tt.get_program_id", "tt.dot")
+_PURE = (
+    *("arith.", "math.", "tt.splat", "tt.make_range", "tt.expand_dims", "tt.broadcast", "tt.addptr", "tt.reshape"),
+    *("tt.trans", "tt.bitcast", "tt.fp_to_fp", "tt.ptr_to_int", "tt.int_to_ptr", "tt.get_program_id", "tt.dot"),
+)
 _READS = ("tt.load", "tt.descriptor_load")
 
 
-def first_equals(function: ForeignOp) -> dict[ForeignOp, ForeignOp]:
+def first_equals(ops: Sequence[ForeignOp]) -> dict[ForeignOp, ForeignOp]:
     """Each operation that computes what an earlier one does -> the first such one.
 
     As common-subexpression elimination sees it: reads of memory are the same as long as nothing
@@ -24,9 +26,9 @@ def first_equals(function: ForeignOp) -> dict[ForeignOp, ForeignOp]:
     first: dict[Hashable, ForeignOp] = {}
     found: dict[ForeignOp, ForeignOp] = {}
     writes = 0
-    for op in walk(function):
+    for op in ops:
         reads = op.opname in _READS
-        if op.regions or not (reads or op.opname.startswith(_PURE + _PURE_TOO)):
+        if op.regions or not (reads or op.opname.startswith(_PURE)):
             writes += 1
             continue
         operands = tuple(numbers.get(name, name) for name in _VALUE.findall(op.operands_text))
@@ -40,11 +42,11 @@ def first_equals(function: ForeignOp) -> dict[ForeignOp, ForeignOp]:
     return found
 
 
-def unused_integers(function: ForeignOp) -> frozenset[ForeignOp]:
+def unused_integers(ops: Sequence[ForeignOp]) -> frozenset[ForeignOp]:
     """Integer arithmetic that nothing uses, such as the checks for overflow that Triton's frontend writes."""
     used: set[str] = set()
     unused: set[ForeignOp] = set()
-    for op in reversed(list(walk(function))):
+    for op in reversed(ops):
         integer = op.opname.startswith("arith.") and not _FLOAT.search(op.signature_text)
         if integer and not any(name.partition(":")[0] in used for name in op.result_names):
             unused.add(op)
