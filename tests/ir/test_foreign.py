@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from xdsl.dialects.builtin import i32
 from xdsl.ir import Block, Operation, Region
 
 from kperfir.errors import IRError
-from kperfir.ir.foreign import ForeignOp, append, text_type
+from kperfir.ir.foreign import ForeignOp, append, put_after, put_before, take_place, text_type
+from kperfir.ir.kperf import RecordOp
 from kperfir.ir.printer import print_module
 from kperfir.ir.reader import read_module
 
@@ -40,6 +42,41 @@ def test_values_are_linked() -> None:
     assert tuple(store.operands) == tuple(branch.results)
     assert [use.operation for use in branch.results[1].uses] == [store]
     assert branch.result_types == (text_type("!tt.ptr<f32>"), text_type("i32"))
+
+
+@pytest.mark.parametrize("versions", [0, 2])
+def test_the_constructor_of_records_sets_what_xdsl_s_own_sets(versions: int) -> None:
+    numbers = ForeignOp("a", result_types=[i32] * versions).results
+    own, theirs = RecordOp("start", "load", 3, numbers), RecordOp.__new__(RecordOp)
+    Operation.__init__(theirs, operands=numbers, properties=own.properties)
+    # it leaves out what the class holds empty
+    assert {n: v for n, v in theirs.__dict__.items() if n not in own.__dict__} == {
+        name: getattr(RecordOp, name) for name in theirs.__dict__.keys() - own.__dict__.keys()
+    }
+    assert tuple(own.operands) == tuple(theirs.operands) == tuple(numbers) and own.properties == theirs.properties
+    own.verify()
+
+
+@pytest.mark.parametrize("where", ["first", "between", "last"])
+def test_operations_are_put_where_xdsl_would_put_them(where: str) -> None:
+    block = Block([ForeignOp(name) for name in "ab"])
+    first, last = block.ops
+    new = ForeignOp("new")
+    if where == "last":
+        put_after(new, last)
+    else:
+        put_before(new, {"first": first, "between": last}[where])
+    names = {"first": ["new", "a", "b"], "between": ["a", "new", "b"], "last": ["a", "b", "new"]}[where]
+    taker = ForeignOp("taker")
+    for expected in (names, ["taker" if n == "new" else n for n in names]):
+        ops = list(block.ops)
+        assert [op.opname for op in ops] == expected  # type: ignore[attr-defined]
+        assert [op.opname for op in reversed(block.ops)] == expected[::-1]  # type: ignore[attr-defined]
+        assert {op.parent for op in ops} == {block}
+        block.verify()
+        if new.parent is block:
+            take_place(taker, new)
+    assert new.parent is None
 
 
 def test_without_values_nothing_is_linked() -> None:

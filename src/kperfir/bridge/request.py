@@ -122,6 +122,7 @@ class Request:
             holds_sums=self.strategy == "aggregate",
         )
 
+    @lru_cache(64)  # noqa: B019 - frozen, and as many as there are kinds of plans
     def to_json(self) -> str:
         """As the module's attribute and the kernel's metadata hold it."""
         return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))

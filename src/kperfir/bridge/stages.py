@@ -77,7 +77,7 @@ def instrumenting(request: Request, passes: tuple[Bound, ...] = (), target: str 
     plain, under the key that it has anyway.
     """
     compile_ = Compile(request, UserPasses(passes, target, request.regions, request.turns))
-    with _lock, _located(), _hooked(), before_translation(_lower_records):
+    with _lock, _uncollected(), _located(), _hooked(), before_translation(_lower_records):
         token = _compile.set(compile_)
         emitting = language.emitting.set(True)
         try:
@@ -170,7 +170,7 @@ def _noted(compile_: Compile, step: Callable[..., Any], *arguments: Any) -> Any:
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """A step makes thousands of operations that live as long as it does: collecting garbage in between is lost time."""
+    """A compile makes thousands of objects that live as long as it does: to look for garbage among them is lost time."""
     collected = gc.isenabled()
     gc.disable()
     try:
@@ -180,14 +180,12 @@ def _uncollected() -> Iterator[None]:
             gc.enable()
 
 
-@_uncollected()
 def _tag(source: Any, compile_: Compile) -> Any:
     """Scopes of a Triton-DSL kernel become location tags."""
     source, compile_.written = tagged(source, compile_.user)
     return source
 
 
-@_uncollected()
 def _place(source: Any, metadata: dict[str, Any], compile_: Compile) -> Any:
     """Records go in."""
     text = generic_text(source)
@@ -218,8 +216,7 @@ def _lower_records(module: Any) -> Any:
     """The module with its records lowered; as it is in threads that are in no instrumented compile."""
     compile_ = _compile.get()
     if compile_ is not None:
-        with _uncollected():
-            module, compile_.layout = lower_module(module, compile_.user)
+        module, compile_.layout = lower_module(module, compile_.user)
     return module
 
 

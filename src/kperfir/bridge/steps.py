@@ -18,7 +18,7 @@ from kperfir.ir.printer import print_module
 from kperfir.ir.reader import read_module
 from kperfir.passes.carrier import lower_records
 from kperfir.passes.explicit import find_markers
-from kperfir.passes.fidelity import FoundOp, found_operations, held_operations, kept_of
+from kperfir.passes.fidelity import found_operations, held_operations, kept_of
 from kperfir.passes.instrument import instrument
 from kperfir.passes.place import place
 from kperfir.passes.scopes import Scope, has_markers, scopes_text, tag_scopes
@@ -31,17 +31,20 @@ class Written:
 
     Attributes:
         tagged: TTIR with their tags; None where there was none (Gluon).
-        found: their operations in TTGIR.
+        placed: TTGIR with records; None until then.
     """
 
     scopes: tuple[Scope, ...] = ()
     tagged: ForeignModule | None = None
-    found: tuple[FoundOp, ...] = ()
+    placed: ForeignModule | None = None
 
     def kept(self, table: Table) -> tuple[Kept, ...]:
         """What became of what the scopes held. table: of the records."""
+        if not self.scopes:
+            return kept_of((), (), (), table)
         held = held_operations(self.tagged, Locations.of(self.tagged)) if self.tagged else ()
-        return kept_of(held, self.found, self.scopes, table)
+        found = found_operations(self.placed, Locations.of(self.placed), table) if self.placed else ()
+        return kept_of(held, found, self.scopes, table)
 
 
 def tagged(source: Any, user: UserPasses) -> tuple[Any, Written]:
@@ -72,7 +75,7 @@ def tagged(source: Any, user: UserPasses) -> tuple[Any, Written]:
 def placed(
     text: str, context: Any, user: UserPasses, request: Request, written: Written
 ) -> tuple[ForeignModule, Written]:
-    """TTGIR with records, or with the bounds of an instrumentation; and its scopes, with what was found of them.
+    """TTGIR with records, or with the bounds of an instrumentation; and its scopes.
 
     Args:
         text: the module in generic form.
@@ -98,9 +101,8 @@ def placed(
     user.on_ttgir(module, "after", context)
     if not user.at("llvm", "before"):
         check_records(user)
-    table = user.tables.table()
-    set_text(module, SITES_ATTRIBUTE, pieces_text(table))
-    return module, replace(written, scopes=scopes, found=found_operations(module, locations, table) if scopes else ())
+    set_text(module, SITES_ATTRIBUTE, pieces_text(user.tables.table()))
+    return module, replace(written, scopes=scopes, placed=module)
 
 
 def carried(module: ForeignModule, request: Request, context: Any) -> Any:

@@ -19,6 +19,8 @@ def set_text(module: ForeignModule, name: str, value: str) -> None:
 
 def get_text(attributes: str, name: str) -> str | None:
     """A string attribute out of the text of a module's attributes; None where it is not there."""
+    if name not in attributes:
+        return None
     found = re.search(rf'{re.escape(name)} = "((?:[^"\\]|\\.)*)"', attributes)
     return _ESCAPED.sub(_unescape, found.group(1)) if found else None
 

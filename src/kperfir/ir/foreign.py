@@ -96,18 +96,23 @@ class ForeignOp(Operation):
         self.signature_text = signature_text
         self.operands_text = operands_text
         self.result_names = result_names
-        if operands:
-            self._operands = SSAValues(operands)
-            self._operand_uses = tuple([Use(self, i) for i in range(len(operands))])
-            for value, use in zip(operands, self._operand_uses):
-                value.add_use(use)
+        fill(self, operands, {})
         if result_types:
             self.results = SSAValues([OpResult(kind, self, i) for i, kind in enumerate(result_types)])
-        self.properties, self.attributes, self.location = {}, {}, UNKNOWN_LOC
         if successors:
             self.successors = successors
         for region in regions:
             self.add_region(region)
+
+
+def fill(op: Operation, operands: Sequence[SSAValue], properties: dict[str, Attribute]) -> None:
+    """`Operation.__init__` for one without results, regions and successors."""
+    if operands:
+        op._operands = SSAValues(operands)
+        op._operand_uses = tuple([Use(op, i) for i in range(len(operands))])
+        for value, use in zip(operands, op._operand_uses):
+            value.add_use(use)
+    op.properties, op.attributes, op.location = properties, {}, UNKNOWN_LOC
 
 
 def append(block: Block, op: Operation) -> None:
@@ -120,12 +125,30 @@ def append(block: Block, op: Operation) -> None:
         last._next_op = op
 
 
+def put_before(new: Operation, op: Operation) -> None:
+    """`insert_op_before` for an operation that was just made, without looking for cycles."""
+    _put(new, op._prev_op, op, op)
+
+
+def put_after(new: Operation, op: Operation) -> None:
+    """`insert_op_after` for an operation that was just made, without looking for cycles."""
+    _put(new, op, op._next_op, op)
+
+
 def take_place(new: Operation, old: Operation) -> None:
     """Put an operation that was just made where one without results stands, which is not used any more.
 
     As `Rewriter.replace_op`, without looking for cycles and uses.
     """
-    block, before, after = old.parent, old._prev_op, old._next_op
+    _put(new, old._prev_op, old._next_op, old)
+    old.parent = old._prev_op = old._next_op = None
+    if old.operands:
+        old.operands = ()
+
+
+def _put(new: Operation, before: Operation | None, after: Operation | None, beside: Operation) -> None:
+    """Link an operation between two, in the block of one beside it."""
+    block = beside.parent
     assert block is not None
     new.parent, new._prev_op, new._next_op = block, before, after
     if before is None:
@@ -136,8 +159,6 @@ def take_place(new: Operation, old: Operation) -> None:
         block._last_op = new
     else:
         after._prev_op = new
-    old.parent = old._prev_op = old._next_op = None
-    old.operands = ()
 
 
 @dataclass

@@ -22,12 +22,13 @@ from typing import get_args
 
 from xdsl.dialects.builtin import IntegerAttr, StringAttr, i32
 from xdsl.dialects.utils import EnumAttribute
-from xdsl.ir import Dialect, Operation, SpacedOpaqueSyntaxAttribute, SSAValue
+from xdsl.ir import Dialect, SpacedOpaqueSyntaxAttribute, SSAValue
 from xdsl.irdl import IRDLOperation, irdl_attr_definition, irdl_op_definition, prop_def, traits_def, var_operand_def
 from xdsl.traits import MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
+from kperfir.ir.foreign import fill
 from kperfir.records import AccessKind
 
 ADDRESSES = "addresses"
@@ -84,9 +85,8 @@ class RecordOp(IRDLOperation):
     assembly_format = "$kind $region_name `site` $site (`version` $version^ `:` type($version))? attr-dict"
 
     def __init__(self, kind: str, region_name: str, site: int, version: Sequence[SSAValue] = ()) -> None:
-        properties = {"kind": _kind(kind), "region_name": _name(region_name), "site": _number(site)}
         # there is nothing for the declarative constructor to sort
-        Operation.__init__(self, operands=version, properties=properties)
+        fill(self, version, {"kind": _kind(kind), "region_name": _name(region_name), "site": _number(site)})
 
     def verify_(self) -> None:
         if not self.region_name.data:

@@ -112,6 +112,8 @@ class Locations:
     def _parse(self, text: str, depth: int) -> _Known:
         if text.startswith("#"):
             return self._resolve(self._definitions.get(text, "unknown"), depth)
+        if position := _position(text):
+            return position
         if text.startswith("callsite("):
             callee, _, caller = _split_call(text[len("callsite(") : -1])
             inner, outer = self._resolve(callee, depth), self._resolve(caller, depth)
@@ -119,8 +121,6 @@ class Locations:
             return _Known(outer.tags + inner.tags, place.file, place.line, inner.name)
         if text.startswith("fused"):
             return self._fused(text, depth)
-        if position := _position(text):
-            return position
         name = _NAME.match(text)
         if name is None:
             return _UNKNOWN

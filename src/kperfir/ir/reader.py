@@ -118,6 +118,11 @@ class _Reader:
 
     def define(self, op: ForeignOp) -> None:
         names: Sequence[str] = op.result_names
+        if len(op.results) == 1:
+            result = op.results[0]
+            name = names[0].partition(":")[0] + "#0" if ":" in names[0] else names[0]
+            self.values[name], self.names[result] = result, name
+            return
         if len(names) != len(op.results):
             names = _each_name(names)
         self.values.update(zip(names, op.results))

@@ -15,11 +15,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from xdsl.ir import Operation
+
 from kperfir.fidelity import Fate, Kept
 from kperfir.ir.foreign import ForeignModule, ForeignOp, walk
 from kperfir.ir.kperf import RecordOp
 from kperfir.ir.locations import Locations, is_library
 from kperfir.passes.anchors import LOOPS, WORK, work_of
+from kperfir.passes.carrier import carried_record
 from kperfir.passes.scopes import Scope, callee_of, symbol_of
 from kperfir.passes.values import first_equals, unused_integers
 from kperfir.records import Region, Table
@@ -150,7 +153,7 @@ def found_operations(module: ForeignModule, locations: Locations, table: Table) 
     """Operations that carry tags or that records enclose.
 
     Args:
-        module: TTGIR with `kperf.record`.
+        module: TTGIR with records, which may be carriers by now.
         table: of its records.
     """
     return tuple(_found(module.root, locations, table, 0, frozenset()))
@@ -164,8 +167,8 @@ def _found(op: ForeignOp, locations: Locations, table: Table, loops: int, around
         for block in region.blocks:
             inside = around
             for child in block.ops:
-                if isinstance(child, RecordOp):
-                    inside = _after(inside, child, table)
+                if record := _record(child):
+                    inside = _after(inside, *record, table)
                 elif isinstance(child, ForeignOp):
                     scopes = _scopes(locations.tags(child.location_text))
                     if (scopes or inside) and child.opname not in _LEFT_OUT:
@@ -175,9 +178,16 @@ def _found(op: ForeignOp, locations: Locations, table: Table, loops: int, around
                         yield from _found(child, locations, table, loops, inside)
 
 
-def _after(inside: frozenset[int], record: RecordOp, table: Table) -> frozenset[int]:
-    region = table.sites[record.site.value.data].region
-    match record.kind.data:
+def _record(op: Operation) -> tuple[int, str] | None:
+    """Site and kind of a record."""
+    if isinstance(op, RecordOp):
+        return op.site.value.data, op.kind.data
+    return carried_record(op) if isinstance(op, ForeignOp) else None
+
+
+def _after(inside: frozenset[int], site: int, kind: str, table: Table) -> frozenset[int]:
+    region = table.sites[site].region
+    match kind:
         case "start":
             return inside | {region}
         case "end":

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
-from kperfir.ir.foreign import ForeignModule, ForeignOp, walk
+from kperfir.ir.foreign import ForeignModule, ForeignOp, put_after, put_before, walk
 from kperfir.ir.kperf import RecordOp
 from kperfir.ir.locations import Locations
 from kperfir.passes.anchors import LOOPS, STRUCTURAL, computes, is_anchor, role_of, rule_of
@@ -130,7 +130,7 @@ class _Placer:
 
     def member(self, op: ForeignOp, around: _Around) -> Member | None:
         """The operation as `runs` sees it, or None where it does not matter."""
-        if op in self.markers:
+        if self.markers and op in self.markers:
             return Member(op, (), "sync", "barrier")
         if op.opname in STRUCTURAL:
             return Member(op, self.path(op) + self.rule_key(op, around), "sync", "structure")
@@ -306,16 +306,12 @@ class _Placer:
             self.insert(op, region, "mark", scope.name, turn=around.turn)
 
     def insert(self, before: Operation, region: int, kind: Kind, name: str, piece: int = 0, turn: Turn = ()) -> None:
-        block = before.parent
-        assert block is not None
-        block.insert_op_before(self.record(region, kind, name, piece, turn), before)
+        put_before(self.record(region, kind, name, piece, turn), before)
 
     def insert_after(
         self, after: Operation, region: int, kind: Kind, name: str, piece: int = 0, turn: Turn = ()
     ) -> None:
-        block = after.parent
-        assert block is not None
-        block.insert_op_after(self.record(region, kind, name, piece, turn), after)
+        put_after(self.record(region, kind, name, piece, turn), after)
 
     def record(self, region: int, kind: Kind, name: str, piece: int, turn: Turn) -> RecordOp:
         return RecordOp(kind, name, self.tables.site(region, kind, piece, bool(turn)), turn)

@@ -16,15 +16,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
 
 from kperfir.ir.foreign import ForeignOp
 from kperfir.records import Role
 
 
-@dataclass(frozen=True)
-class Key:
+class Key(NamedTuple):
     """One link of a path: a scope or a rule, told from other copies of itself.
 
     Attributes:
@@ -41,8 +40,7 @@ class Key:
 Path = tuple[Key, ...]
 
 
-@dataclass(frozen=True)
-class Member:
+class Member(NamedTuple):
     """An operation that matters for runs.
 
     Attributes:
@@ -102,7 +100,7 @@ def spans_of(members: list[Member], repeats: Repeats, opened: frozenset[Key] = f
 
 def _trim(member: Member, opened: frozenset[Key]) -> Member:
     path = tuple(k for k in member.path if k not in opened)
-    return member if path == member.path else replace(member, path=path)
+    return member if path == member.path else member._replace(path=path)
 
 
 class _Block:

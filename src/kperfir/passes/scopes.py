@@ -122,20 +122,20 @@ class _Tagger:
         """Tag one block. `around` are the tags that are open at its start, outermost first."""
         stack: list[tuple[Scope, str]] = []
         pending: list[str] = []
+        tags = around
         for op in [op for op in block.ops if isinstance(op, ForeignOp)]:
             marker = marker_of(op)
             if marker is not None:
                 self.marker(op, marker[0], marker[1], stack, pending)
                 Rewriter.erase_op(op, safe_erase=False)
+                tags = around + [tag for _, tag in stack]
                 continue
-            tags = around + [tag for _, tag in stack]
             if op.regions and op.opname not in INNER_BODIES:
                 self.region(op, tags)
-            own = tags + self.call_tag(op) + pending
-            if is_anchor(op) or op.opname in STRUCTURAL:
-                pending = []
-            for tag in reversed(own):
+            for tag in reversed(tags + self.call_tag(op) + pending):
                 op.location_text = self.locations.tag(op.location_text, tag)
+            if pending and (is_anchor(op) or op.opname in STRUCTURAL):
+                pending = []
         if stack:
             raise not_left(stack[-1][0])
 
@@ -173,18 +173,17 @@ def callee_of(op: ForeignOp) -> str:
 
 def _functions_with_markers(module: ForeignModule) -> set[str]:
     """Names of functions that hold markers, or call one that does."""
-    functions = {symbol_of(f): f for f in module.functions()}
-    bodies = {n: list(walk(f)) for n, f in functions.items()}
-    marked = {n for n, ops in bodies.items() if any(marker_of(op) for op in ops)}
-    while True:
-        more = {
-            n
-            for n, ops in bodies.items()
-            if n not in marked and any(op.opname == "tt.call" and callee_of(op) in marked for op in ops)
-        }
-        if not more:
-            return marked
+    callees: dict[str, set[str]] = {}
+    marked: set[str] = set()
+    for function in module.functions():
+        name = symbol_of(function)
+        ops = list(walk(function))
+        callees[name] = {callee_of(op) for op in ops if op.opname == "tt.call"}
+        if any(marker_of(op) for op in ops):
+            marked.add(name)
+    while more := {name for name, called in callees.items() if name not in marked and called & marked}:
         marked |= more
+    return marked
 
 
 def symbol_of(function: ForeignOp) -> str:
