@@ -170,7 +170,7 @@ def _noted(compile_: Compile, step: Callable[..., Any], *arguments: Any) -> Any:
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """A compile makes thousands of objects that live as long as it does: to look for garbage among them is lost time."""
+    """A compile makes thousands of objects that live as long as it does: looking for garbage among them is lost."""
     collected = gc.isenabled()
     gc.disable()
     try:
