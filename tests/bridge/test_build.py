@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import os
 import subprocess
@@ -149,6 +150,21 @@ def test_hook_and_backend_are_restored_and_another_hook_is_called() -> None:
         knobs.runtime.add_stages_inspection_hook = None
     assert False in calls
     assert backend.llvm is llvm
+
+
+@pytest.mark.parametrize("collects", [True, False])
+def test_the_garbage_collector_is_as_it_was(collects: bool) -> None:
+    before = gc.isenabled()
+    (gc.enable if collects else gc.disable)()
+    try:
+        with instrumenting(Request(("auto",))):
+            assert not gc.isenabled()
+        assert gc.isenabled() == collects
+        with pytest.raises(ScopeError):
+            compile_instrumented(source(unbalanced), H100, {}, Request(()))
+        assert gc.isenabled() == collects
+    finally:
+        (gc.enable if before else gc.disable)()
 
 
 def test_other_threads_compile_plain_meanwhile() -> None:
