@@ -41,7 +41,7 @@ REPEATS = 5
 TARGET = GPUTarget("cuda", 90, 32)
 OPTIONS = {"num_warps": 8, "num_stages": 3}
 REQUESTS = {"scopes": Request(()), "auto": Request(("auto",))}
-STEPS = {"_tag": "ttir", "_place": "ttgir", "lower_module": "llvm"}
+STEPS = {"_tag": "ttir", "_place": "ttgir", "lower_module": "llvm", "_told": "llvm"}
 LIMITS = {"ttir and ttgir": 0.05, "all levels": 0.25}
 
 

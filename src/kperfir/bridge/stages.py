@@ -202,14 +202,19 @@ def _lower(llir: Callable[..., Any], source: Any, metadata: dict[str, Any], comp
             "Triton's backend did not pass the point where records are lowered.", "Run `kperfir doctor`."
         )
     check_records(compile_.user)
+    metadata[METADATA] |= _told(compile_, compile_.layout)
+    return result
+
+
+def _told(compile_: Compile, layout: Layout) -> dict[str, Any]:
+    """What a reader of the records needs, as the kernel's metadata holds it."""
     table = compile_.user.tables.table()
-    metadata[METADATA] |= {
+    return {
         "table": table.to_json(),
         "findings": [asdict(f) for f in compile_.findings],
-        "layout": asdict(compile_.layout),
+        "layout": asdict(layout),
         "fidelity": [kept.to_json() for kept in compile_.written.kept(table)],
     }
-    return result
 
 
 def _lower_records(module: Any) -> Any:
