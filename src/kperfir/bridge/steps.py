@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, get_args
 
 from kperfir.bridge.refusal import read_back
 from kperfir.bridge.request import MODULE_ATTRIBUTE, SCOPES_ATTRIBUTE, SITES_ATTRIBUTE, Request, pieces_text
@@ -22,7 +22,12 @@ from kperfir.passes.fidelity import found_operations, held_operations, kept_of
 from kperfir.passes.instrument import instrument
 from kperfir.passes.place import place
 from kperfir.passes.scopes import Scope, has_markers, scopes_text, tag_scopes
+from kperfir.passes.user import When
 from kperfir.records import Table
+
+# Nobody but users' passes and turns looks at values, and without them a module is read in half the time; where they
+# stay text, they are told by their names, which come again in partitions.
+_ISOLATED = "ttg.warp_specialize"
 
 
 @dataclass(frozen=True)
@@ -86,17 +91,19 @@ def placed(
         LoweringError: there is nothing to record.
         PassError: a user's pass failed.
     """
-    module = read_module(text)
+    marked, turns = has_markers(text), request.turns()
+    linked = marked or turns is not None or _ISOLATED in text or any(user.at("ttgir", when) for when in get_args(When))
+    module = read_module(text, with_values=linked)
     user.on_ttgir(module, "before", context)
     locations = Locations.of(module)
-    scopes, markers = find_markers(module, locations) if has_markers(text) else (written.scopes, ())
+    scopes, markers = find_markers(module, locations) if marked else (written.scopes, ())
     if request.addresses:
         user.on_ttgir(module, "after", context)
         user.findings.extend(instrument(module, request.addresses, [m.op for m in markers]))
         if get_text(module.root.attributes_text, SCOPES_ATTRIBUTE) is None:
             set_text(module, SCOPES_ATTRIBUTE, scopes_text(scopes))
         return module, Written()
-    found = place(module, locations, request.regions, scopes, markers, request.turns(), user.tables)
+    found = place(module, locations, request.regions, scopes, markers, turns, user.tables)
     user.findings.extend(found.findings)
     user.on_ttgir(module, "after", context)
     if not user.at("llvm", "before"):

@@ -104,6 +104,18 @@ class ForeignOp(Operation):
         for region in regions:
             self.add_region(region)
 
+    @property
+    def has_operands(self) -> bool:
+        """Also of one that was read without values."""
+        return bool(self.operands_text or self._operands)
+
+    @property
+    def first_type_text(self) -> str:
+        """Type of the first result, also of one that was read without values; empty where it has none."""
+        if self.results:
+            return str(getattr(self.results[0].type, "data", ""))
+        return self.signature_text.rpartition(") -> ")[2].lstrip("(") if self.result_names else ""
+
 
 def fill(op: Operation, operands: Sequence[SSAValue], properties: dict[str, Attribute]) -> None:
     """`Operation.__init__` for one without results, regions and successors."""

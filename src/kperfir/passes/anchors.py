@@ -142,14 +142,14 @@ def work_of(op: ForeignOp) -> str:
 
 def is_initialised_alloc(op: ForeignOp) -> bool:
     """An allocation that also writes: it stores its operand."""
-    return op.opname in ("ttg.local_alloc", "ttng.tmem_alloc") and len(op.operands) > 0
+    return op.opname in ("ttg.local_alloc", "ttng.tmem_alloc") and op.has_operands
 
 
 def computes(op: ForeignOp) -> bool:
     """Floating-point arithmetic on tensors: it yields a scope's results; no address is ever one."""
     if op.opname in _NEVER or not op.opname.startswith(_COMPUTE) or op.opname == "arith.constant":
         return False
-    text = str(getattr(op.results[0].type, "data", "")) if op.results else ""
+    text = op.first_type_text
     return text.startswith("tensor<") and _is_float(text)
 
 

@@ -23,6 +23,7 @@ from kperfir.passes.iterations import IterationNumbers
 from kperfir.passes.runs import Key, Member, Path, Span, spans_of
 from kperfir.passes.scopes import Scope
 from kperfir.passes.tables import TableBuilder
+from kperfir.passes.values import users_by_name
 from kperfir.plan import AUTO
 from kperfir.records import Kind, Origin, Table
 
@@ -49,7 +50,7 @@ def place(
     """Insert `kperf.record` operations.
 
     Args:
-        module: TTGIR; changed in place.
+        module: TTGIR; changed in place. Read with values, if `turns` is given.
         locations: its location table.
         regions: rules, as in `kperfir.plan.Plan.regions`.
         scopes: what the tags and markers name.
@@ -99,6 +100,8 @@ class _Placer:
         # scopes that hold an anchor; the others are placed by their arithmetic
         self.strong = frozenset(key for op in ops if is_anchor(op) for key in self.path(op))
         self.seen: set[int] = set()
+        self.current = module.root
+        self.by_name: dict[str, list[ForeignOp]] = {}
         self.findings: list[Finding] = []
 
     # --- what belongs to what
@@ -145,8 +148,17 @@ class _Placer:
 
     def leaves(self, op: ForeignOp, key: Key) -> bool:
         """Whether a result is used outside the scope."""
-        users = (use.operation for result in op.results for use in result.uses)
+        if op.results:
+            users = [use.operation for result in op.results for use in result.uses]
+        else:
+            users = [user for name in op.result_names for user in self.users().get(name.partition(":")[0], ())]
         return any(isinstance(u, ForeignOp) and key not in self.path(u) for u in users)
+
+    def users(self) -> dict[str, list[ForeignOp]]:
+        """Of the values of this function, where it was read without values."""
+        if not self.by_name:
+            self.by_name = users_by_name(walk(self.current))
+        return self.by_name
 
     def rule_key(self, op: ForeignOp, around: _Around) -> tuple[Key, ...]:
         rule = rule_of(op)
@@ -160,6 +172,7 @@ class _Placer:
     def function(self, function: ForeignOp) -> None:
         """Place in a kernel; functions it calls without inlining get no records."""
         file, line = self.locations.source(function.location_text)
+        self.current, self.by_name = function, {}
         if _is_kernel(function):
             self.whole(function, "kernel", file, line, "tt.return")
         elif any(is_anchor(op) for op in walk(function)):

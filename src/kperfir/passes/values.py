@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 
 from kperfir.ir.foreign import ForeignOp
 
@@ -40,6 +40,15 @@ def first_equals(ops: Sequence[ForeignOp]) -> dict[ForeignOp, ForeignOp]:
         if len(op.result_names) == 1:
             numbers[op.result_names[0]] = id(earlier)
     return found
+
+
+def users_by_name(ops: Iterable[ForeignOp]) -> dict[str, list[ForeignOp]]:
+    """Name of a value, without its number among the results -> operations that take it."""
+    users: dict[str, list[ForeignOp]] = {}
+    for op in ops:
+        for name in _VALUE.findall(op.operands_text):
+            users.setdefault(name.partition("#")[0], []).append(op)
+    return users
 
 
 def unused_integers(ops: Sequence[ForeignOp]) -> frozenset[ForeignOp]:
