@@ -68,6 +68,17 @@ def test_what_moved_in_front_of_the_clock_and_into_another_scope() -> None:
     assert a is not None and a.share == pytest.approx(1 / 3)
 
 
+@pytest.mark.parametrize("between", ["a neighbour that loads", "a neighbour that adds", "one around it"])
+def test_a_load_under_its_line_in_the_clocks_of_another_scope(between: str) -> None:
+    """Held against its scope, unless the other loads as well and is not around it: ptxas confuses lines of such two."""
+    b = Kept("b", "scope", "k.py", 2, (1,), (*A.lines, ("k.py", 8)) if between == "one around it" else B.lines)
+    beside = own(8) if between == "a neighbour that adds" else own(8, "LDG.E R4, desc[UR4][R2.64]")
+    load = own(5, "LDG.E.64 R4, desc[UR4][R2.64]")
+    a, _ = share(clock(0), load, clock(1), clock(2), load, beside, clock(3), kept=(A, b))
+    assert a is not None and (a.work, a.work_between) == (2, 1)
+    assert a.work_outside == (() if between == "a neighbour that loads" else ("LDG.E.64",))
+
+
 def test_a_line_of_the_library_is_its_callers() -> None:
     library = f'\t//## File "/x/triton/language/standard.py", line 5 inlined at "k.py", line 6\n{op("FADD R1, R1, R2")}'
     a, _ = share(clock(0), library, clock(1))

@@ -42,7 +42,11 @@ def shares(text: str, kept: tuple[Kept, ...], table: Table) -> tuple[Share | Non
     lines = [_line(op) for op in code.instructions]
     opened = open_regions(code, following, table)
     depths = loop_depths(code, following)
-    return tuple(_share(one, kept, code, lines, opened, depths, table) if one.regions else None for one in kept)
+    work = _work_of_lines(code, lines)
+    return tuple(
+        _share(one, kept, code, lines, opened, depths, table, _beside(one, kept, work)) if one.regions else None
+        for one in kept
+    )
 
 
 def open_regions(code: Code, following: list[list[int]], table: Table) -> list[frozenset[int]]:
@@ -101,6 +105,7 @@ def _share(
     opened: list[frozenset[int]],
     depths: list[int],
     table: Table,
+    beside: dict[str, frozenset[int]],
 ) -> Share:
     regions = frozenset(one.regions)
     own_lines = frozenset(one.lines)
@@ -109,10 +114,11 @@ def _share(
     own = [at for at, line in enumerate(lines) if line in own_lines]
     if one.origin == "rule":
         own = [at for at in own if _WORK[one.name].match(ops[at].opcode)]
-    work = [at for at in own if any(form.match(ops[at].opcode) for form in _WORK.values())]
+    work = [at for at in own if _kind(ops[at])]
     clocks = [at for at, op in enumerate(ops) if _region(op, table) in regions]
     deepest = max((depths[at] for at in clocks), default=0)
-    missed = [at for at in work if not opened[at] & regions and (one.origin != "rule" or depths[at] >= deepest)]
+    missed = [at for at in work if not opened[at] & (regions | beside[_kind(ops[at])])]
+    missed = [at for at in missed if one.origin != "rule" or depths[at] >= deepest]
     return Share(
         own=len(own),
         between=sum(bool(opened[at] & regions) for at in own),
@@ -122,6 +128,39 @@ def _share(
         work_outside=tuple(dict.fromkeys(ops[at].opcode for at in missed)),
         foreign=sum(line in others and bool(opened[at] & regions) for at, line in enumerate(lines)),
     )
+
+
+def _work_of_lines(code: Code, lines: list[Line | None]) -> dict[Line, set[str]]:
+    """Kinds of work that the instructions of each line do."""
+    found: dict[Line, set[str]] = {}
+    for op, line in zip(code.instructions, lines):
+        if line is not None and (kind := _kind(op)):
+            found.setdefault(line, set()).add(kind)
+    return found
+
+
+def _beside(one: Kept, kept: tuple[Kept, ...], work: dict[Line, set[str]]) -> dict[str, frozenset[int]]:
+    """For each kind of work the regions of other scopes, but those around this one, that do it too.
+
+    ptxas shares what neighbours have in common, such as the address of a descriptor, and then names one's line
+    for an instruction of the other. So what lies between the clocks of such a neighbour is not held against a scope.
+    """
+    both_rules = [other for other in kept if other is not one and other.origin == one.origin == "rule"]
+    others = [*both_rules, *(other for other in kept if not set(one.lines) <= set(other.lines))]
+    found: dict[str, frozenset[int]] = {}
+    for kind in _WORK:
+        doing = [o for o in others if (o.name == kind if o.origin == "rule" else _does(o, kind, work))]
+        found[kind] = frozenset(region for other in doing for region in other.regions)
+    return found
+
+
+def _does(one: Kept, kind: str, work: dict[Line, set[str]]) -> bool:
+    return any(kind in work.get(line, ()) for line in one.lines)
+
+
+def _kind(op: Instruction) -> str:
+    """Kind of work of an instruction, or an empty string."""
+    return next((kind for kind, form in _WORK.items() if form.match(op.opcode)), "")
 
 
 def _region(op: Instruction, table: Table) -> int | None:
