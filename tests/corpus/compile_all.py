@@ -23,7 +23,9 @@ from triton.backends.compiler import GPUTarget
 
 from kperfir.bridge.build import compile_instrumented
 from kperfir.bridge.request import Request
+from kperfir.bridge.shares import shares_of
 from kperfir.bridge.text import generic_text
+from kperfir.fidelity import doubt
 from kperfir.ir.printer import print_module
 from kperfir.ir.reader import read_module
 
@@ -62,7 +64,15 @@ def _case(source: Any, target: GPUTarget, options: dict[str, Any]) -> dict[str, 
         "plain": _look(plain),
         "recorded": _look(built.kernel),
         "sites": len(built.table.sites),
+        "doubts": _doubts(built) if target.backend == "cuda" else [],
     }
+
+
+def _doubts(built: Any) -> list[str]:
+    """Scopes and rules that are said to time something else than was marked."""
+    found = shares_of(0, "cuda", built.kernel.asm["cubin"], built.fidelity, built.table)
+    told = [doubt(kept, share) for kept, share in zip(built.fidelity, found.shares, strict=True)]
+    return [found.absent] * bool(found.absent) + [what for what, _ in filter(None, told)]
 
 
 def _checking(trips: list[bool]) -> Any:
