@@ -13,6 +13,9 @@ import pytest
 import triton
 
 CORPUS = Path(__file__).parent.parent / "corpus"
+COSTS = CORPUS.parent.parent / "benchmarks" / "results" / "code-cost.json"
+UPDATE = "`python benchmarks/code_cost.py benchmarks/results/code-cost.json`"
+SLACK, MORE_REGISTERS = 0.1, 8  # older versions of ptxas make other code for sm_100 each time
 TARGETS = (("cuda", "80"), ("cuda", "90"), ("cuda", "100"), ("hip", "gfx942"))
 
 PEELED = (
@@ -64,6 +67,19 @@ def test_corpus(backend: str, arch: str, tmp_path: Path) -> None:
     found = {r["name"]: d for r in compiled if (d := _differences(r))}
     expected = {k[2]: d for k, (d, _) in EXCEPTIONS.items() if k[:2] == (triton.__version__, arch)}
     assert found == expected
+    _assert_no_dearer({r["name"]: r["cost"] for r in compiled}, f"{backend}:{arch}")
+
+
+def _assert_no_dearer(costs: dict[str, dict[str, Any]], target: str) -> None:
+    """A record has about as many instructions, and a kernel no more registers, than in the committed figures."""
+    committed = json.loads(COSTS.read_text())[triton.__version__]["targets"][target]
+    assert costs.keys() == committed.keys(), f"run {UPDATE}"
+    for name, cost in costs.items():
+        before = committed[name]
+        most = before["instructions_per_record"] * (1 + SLACK) + SLACK
+        assert cost["records"] == before["records"], f"{name}: run {UPDATE} if that is meant"
+        assert cost["instructions_per_record"] <= most, f"{name} on {target}: a record became dearer"
+        assert cost["registers"][1] <= before["registers"][1] + MORE_REGISTERS, f"{name} on {target}"
 
 
 def _differences(result: dict[str, Any]) -> dict[str, list[int]]:

@@ -21,6 +21,7 @@ from gluon_kernels import gluon_cases
 from triton import knobs
 from triton.backends.compiler import GPUTarget
 
+from kperfir.bridge.binary import Usage, amd_usage, nvidia_usage
 from kperfir.bridge.build import compile_instrumented
 from kperfir.bridge.request import Request
 from kperfir.bridge.shares import shares_of
@@ -65,7 +66,25 @@ def _case(source: Any, target: GPUTarget, options: dict[str, Any]) -> dict[str, 
         "recorded": _look(built.kernel),
         "sites": len(built.table.sites),
         "doubts": _doubts(built) if target.backend == "cuda" else [],
+        "cost": _cost(plain, built),
     }
+
+
+def _cost(plain: Any, built: Any) -> dict[str, Any]:
+    """What the records add to the code; `registers` are those of a thread, plain and with records."""
+    before, after = _usage(plain), _usage(built.kernel)
+    records = len(built.table.sites)
+    return {
+        "records": records,
+        "instructions_per_record": round((after.instructions - before.instructions) / records, 2),
+        "registers": [before.registers, after.registers],
+    }
+
+
+def _usage(kernel: Any) -> Usage:
+    if "amdgcn" in kernel.asm:
+        return amd_usage(kernel.asm["amdgcn"], kernel.asm["hsaco"])
+    return nvidia_usage(kernel.asm["cubin"])
 
 
 def _doubts(built: Any) -> list[str]:
