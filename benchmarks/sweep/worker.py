@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import resource
 import sys
 import tempfile
 import time
@@ -30,9 +31,11 @@ from kperfir.bridge.build import compile_instrumented
 from kperfir.bridge.request import Request
 
 _MOST_TEXT = 400
+_MOST_BYTES = 16 << 30  # tensors of a GPU's size end a case, and not the machine
 
 
 def main(library: str, target: str, path: Path, only: list[str]) -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (_MOST_BYTES, _MOST_BYTES))
     worker = _Worker(Journal(path))
     stand_in(DEVICES[target], worker.launch)
     cases = importlib.import_module(f"cases_{library}").cases()
