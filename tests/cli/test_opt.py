@@ -58,6 +58,15 @@ def test_every_level_of_amd(level: str) -> None:
     checked(ADD, printed(ADD, "--target", "hip:gfx942", "--plan", SMALL, "--emit", level), level.upper())
 
 
+@pytest.mark.parametrize(
+    ("target", "level"),
+    [(f"cuda:{arch}", level) for arch in (80, 100) for level in ("kperf-gpu", "ptx")]
+    + [("hip:gfx950", level) for level in ("kperf-gpu", "amdgcn")],
+)
+def test_the_same_on_other_architectures(target: str, level: str) -> None:
+    checked(ADD, printed(ADD, "--target", target, "--plan", SMALL, "--emit", level), level.upper())
+
+
 @pytest.mark.parametrize("level", ["kperf", "ptx", "sass"])
 def test_a_scheduled_module_names_its_target(level: str) -> None:
     checked(MATMUL, printed(MATMUL, "--plan", "regions=load+dot+wait", "--emit", level), level.upper())
