@@ -157,7 +157,8 @@ def _taking_over(path: Path) -> Iterator[None]:
     if outer is None:
         yield
         return
-    if path.exists() and path.samefile(outer.writer.path):
+    place = outer.writer.place
+    if path.exists() and place.exists() and path.samefile(place):
         what = f"{path} is the capture that the whole program is being recorded into."
         raise CaptureError(what, "Give one of the two another place; with `kperfir record` by -o.")
     with outer.launches.resting():

@@ -68,6 +68,15 @@ def returns_at_once(x, y, n, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def marked(x, y, n, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    kl.mark("before")
+    for i in range(n):
+        with kl.scope("turn"):
+            tl.store(y + at + i, tl.load(x + at + i))
+
+
+@triton.jit
 def branches(x, y, n, BLOCK: tl.constexpr):
     at = tl.arange(0, BLOCK)
     with kl.scope("outer"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import importlib.util
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -21,7 +22,7 @@ import kperfir.language as kl
 from kperfir.bridge.build import compile_instrumented
 from kperfir.bridge.request import Request
 from kperfir.bridge.stages import instrumenting
-from kperfir.errors import ScopeError
+from kperfir.errors import BridgeError, ScopeError
 
 H100 = GPUTarget("cuda", 90, 32)
 
@@ -150,6 +151,35 @@ def test_hook_and_backend_are_restored_and_another_hook_is_called() -> None:
         knobs.runtime.add_stages_inspection_hook = None
     assert False in calls
     assert backend.llvm is llvm
+
+
+def test_a_process_forked_by_another_thread_during_a_compile_is_not_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRITON_DISABLE_LINE_INFO", "1")
+    entered, leave = threading.Event(), threading.Event()
+
+    def compile_slowly() -> None:
+        with instrumenting(Request(("auto",))):
+            entered.set()
+            leave.wait(30)
+
+    thread = threading.Thread(target=compile_slowly)
+    thread.start()
+    entered.wait(10)
+    assert "TRITON_DISABLE_LINE_INFO" not in os.environ
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)
+        kept = (gc.isenabled(), os.environ.get("TRITON_DISABLE_LINE_INFO"))
+        built = compile_instrumented(source(), H100, {}, Request(("auto",)))
+        os._exit(not (kept == (True, "1") and len(built.table.sites) == 8))
+    leave.set()
+    thread.join()
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_a_compile_within_a_compile_is_refused() -> None:
+    with instrumenting(Request(("auto",))), pytest.raises(BridgeError, match="while this thread was compiling another"):
+        compile_instrumented(source(), H100, {}, Request(("auto",)))
 
 
 @pytest.mark.parametrize("collects", [True, False])

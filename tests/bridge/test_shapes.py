@@ -84,7 +84,7 @@ def test_early_returns(arch: int) -> None:
     assert len(ends) >= 2, "each return ends the kernel"
 
 
-SHAPES = (k.calls_helpers, k.same_name, k.returns_early, k.returns_at_once, k.branches)
+SHAPES = (k.calls_helpers, k.same_name, k.returns_early, k.returns_at_once, k.branches, k.marked)
 PLANS = {
     "flush": "regions=auto;strategy=flush",
     "sums": "regions=auto;strategy=aggregate",
@@ -92,12 +92,13 @@ PLANS = {
     "sums of some": "regions=auto;strategy=aggregate;ctas=0-7;granularity=2",
     "global": "regions=auto;buffer=global;metric=clock64",
     "some": "regions=auto;iterations=0-3;version=iteration;warps=0-1",
+    "last": "regions=auto;iterations=last-8;version=tile",
 }
 
 
-def build_with(kernel: Any, plan: str, target: GPUTarget) -> Any:
+def build_with(kernel: Any, plan: str, target: GPUTarget, **options: Any) -> Any:
     source = ASTSource(kernel, SIGNATURE, {(3,): 1024}, {})
-    return compile_instrumented(source, target, {}, Request.of(Plan.parse(plan)))
+    return compile_instrumented(source, target, options, Request.of(Plan.parse(plan)))
 
 
 @pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS.keys())
@@ -110,6 +111,14 @@ def test_every_shape_with_every_strategy(kernel: Any, plan: str) -> None:
         assert built.layout.slots == len(same)
 
 
+@pytest.mark.parametrize("plan", ["version=iteration", "version=tile", "iterations=0-3", "iterations=last-8"])
+def test_a_mark_in_front_of_a_counted_loop_stays_there(plan: str) -> None:
+    built = build_with(k.marked, f"regions=none;{plan}", GPUTarget("cuda", 90, 32))
+    assert names(built) == {"before": 1, "turn": 1}
+    text = built.kernel.asm["ttgir"]
+    assert text.count("mark before>") == 1 and text.index("mark before>") < text.index("scf.for")
+
+
 _AMD = """
 import sys
 sys.path.insert(0, sys.argv[1])
@@ -117,6 +126,8 @@ from test_shapes import PLANS, SHAPES, GPUTarget, build_with
 for kernel in SHAPES:
     for plan in PLANS.values():
         print(len(build_with(kernel, plan, GPUTarget("hip", "gfx942", 64)).table.sites))
+    # checks of overflow: a function that stays a call stands before the kernel
+    print(len(build_with(kernel, PLANS["global"], GPUTarget("hip", "gfx942", 64), debug=True).table.sites))
 """
 
 
@@ -124,7 +135,7 @@ def test_every_shape_with_every_strategy_on_amd(tmp_path: Path) -> None:
     command = [sys.executable, "-c", _AMD, str(Path(__file__).parent)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    assert [int(line) > 0 for line in done.stdout.split()] == [True] * len(SHAPES) * len(PLANS)
+    assert [int(line) > 0 for line in done.stdout.split()] == [True] * len(SHAPES) * (len(PLANS) + 1)
 
 
 @pytest.mark.parametrize(

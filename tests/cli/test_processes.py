@@ -66,6 +66,29 @@ def test_a_program_that_records_itself_keeps_what_it_records(tmp_path: Path) -> 
     assert sorted(set(events["region"].to_pylist())) == ["kernel", "load", "store"]
 
 
+def test_a_program_that_changes_its_folder(tmp_path: Path) -> None:
+    """Its own captures lie where it is then, the one of the whole program and those of forks where they were begun."""
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "run.kperf").touch()
+    program = (
+        "import multiprocessing, os, work\n"
+        "os.chdir('elsewhere')\n"
+        f"{RECORDS_ITSELF.replace('other', 'run')}\n"
+        "worker = multiprocessing.get_context('fork').Process(target=work.work, args=(1,))\n"
+        "worker.start(); worker.join()"
+    )
+    record(tmp_path, f"import sys\nsys.path.insert(0, {str(tmp_path)!r})\n{program}")
+    assert [recorded(tmp_path / "elsewhere" / f"{name}.kperf") for name in ("own", "run")] == [{"recorded": 2}] * 2
+    assert recorded(tmp_path / "run.kperf") == {"recorded": 2}
+    (child,) = tmp_path.glob("run.*.kperf")
+    assert recorded(child) == {"recorded": 1}
+
+
+def test_a_program_that_removes_the_capture_it_is_recorded_into(tmp_path: Path) -> None:
+    record(tmp_path, f"import os\nos.remove('run.kperf')\n{RECORDS_ITSELF}")
+    assert recorded(tmp_path / "own.kperf") == {"recorded": 2}
+
+
 def test_a_child_that_records_itself(tmp_path: Path) -> None:
     (tmp_path / "child.py").write_text(RECORDS_ITSELF)
     record(tmp_path, "import subprocess, sys; subprocess.run([sys.executable, 'child.py'], check=True)")

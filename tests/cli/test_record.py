@@ -119,6 +119,25 @@ def test_child_processes_get_captures_of_their_own(tmp_path: Path) -> None:
     assert counts(children[0])["body"] == 6
 
 
+@pytest.mark.parametrize(
+    ("plan", "option"),
+    [
+        ("slots=128", "--slots=64"),
+        ("kernels=mul*", "--include=add"),
+        ("kernels=mul*", "--exclude=add"),
+        ("launches=0", "--first=2"),
+        ("launches=0", "--every=0"),
+        ("regions=auto", "--regions=auto"),
+    ],
+)
+def test_what_is_said_twice_is_refused(plan: str, option: str, tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text("")
+    command = [sys.executable, "-m", "kperfir", "record", option, "--plan", plan, "program.py"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode != 0 and option.partition("=")[0] in done.stderr and "Leave one of them out" in done.stderr
+    assert not (tmp_path / "run.kperf").exists()
+
+
 def test_include_and_exclude(tmp_path: Path) -> None:
     run(tmp_path, KERNEL, "--exclude", "ad*")
     assert kp.load(tmp_path / "c.kperf").summary().tally == {"add": {"excluded": 1}}

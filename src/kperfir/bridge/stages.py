@@ -30,7 +30,7 @@ from kperfir.bridge.request import Request
 from kperfir.bridge.steps import Written, carried, check_records, placed, tagged
 from kperfir.bridge.text import generic_text
 from kperfir.bridge.user_passes import UserPasses
-from kperfir.errors import KperfError, LoweringError
+from kperfir.errors import BridgeError, KperfError, LoweringError
 from kperfir.passes.finding import Finding
 from kperfir.passes.user import Bound
 from kperfir.records import Layout
@@ -65,6 +65,7 @@ class Compile:
 
 
 _lock = threading.Lock()
+_under_way: list[ExitStack] = []
 _compile: ContextVar[Compile | None] = ContextVar("kperfir_compile", default=None)
 
 
@@ -76,8 +77,11 @@ def instrumenting(request: Request, passes: tuple[Bound, ...] = (), target: str 
     compiles come one after another; what other threads compile meanwhile stays
     plain, under the key that it has anyway.
     """
+    if _compile.get() is not None:
+        what = "It was launched while this thread was compiling another kernel with records."
+        raise BridgeError(what, "Passes and listeners of compiles must launch nothing that is recorded.")
     compile_ = Compile(request, UserPasses(passes, target, request.regions, request.turns))
-    with _lock, _uncollected(), _located(), _hooked(), before_translation(_lower_records):
+    with _lock, _in_place():
         token = _compile.set(compile_)
         emitting = language.emitting.set(True)
         try:
@@ -85,6 +89,31 @@ def instrumenting(request: Request, passes: tuple[Bound, ...] = (), target: str 
         finally:
             language.emitting.reset(emitting)
             _compile.reset(token)
+
+
+@contextmanager
+def _in_place() -> Iterator[None]:
+    """All that is replaced in the process during an instrumented compile."""
+    with ExitStack() as stack:
+        for context in (_uncollected(), _located(), _hooked(), before_translation(_lower_records)):
+            stack.enter_context(context)
+        _under_way.append(stack)
+        try:
+            yield
+        finally:
+            _under_way.clear()
+
+
+def _leave_to_parent() -> None:
+    """A process that another thread forks during a compile does not go on with it: all is put back, the lock too."""
+    global _lock
+    _lock = threading.Lock()
+    for stack in _under_way:
+        stack.close()
+    _under_way.clear()
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 @contextmanager

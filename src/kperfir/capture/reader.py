@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
@@ -18,6 +19,8 @@ from kperfir.errors import CaptureError
 
 _NO_SHARES = "the recording did not come to its end, or left them out"
 _INT64 = range(-(1 << 63), 1 << 63)
+_INT32 = range(-(1 << 31), 1 << 31)
+_SURROGATE = re.compile("[\ud800-\udfff]")  # half a character, which JSON can hold and Arrow cannot
 _KINDS: dict[str, type[Message]] = {m.kind: m for m in (Session, Kernel, Shares, Launch, Problem, Tally, End)}
 
 
@@ -241,7 +244,9 @@ def _fits(value: Any, hint: Any) -> bool:
     if origin is tuple and type(value) is tuple:
         each = inside[:1] * len(value) if inside[-1] is Ellipsis else inside
         return len(value) == len(each) and all(map(_fits, value, each))
-    return type(value) is hint and (hint is not int or value in _INT64)
+    if type(value) is not hint:
+        return False
+    return value in _INT64 if hint is int else not (hint is str and _SURROGATE.search(value))
 
 
 @cache
@@ -251,12 +256,15 @@ def _declared(kind: type) -> tuple[tuple[str, Any], ...]:
 
 
 def _is_sound(kernel: Kernel) -> bool:
-    """Whether ids are places in the table, a region's parent comes before it, and a block has a size."""
+    """Whether ids are places in the table, a region's parent comes before it, and sizes are some."""
     regions, sites = kernel.table.regions, kernel.table.sites
     nested = all(r.id == at and (r.parent is None or r.parent in range(at)) for at, r in enumerate(regions))
     placed = all(s.id == at and s.region in range(len(regions)) for at, s in enumerate(sites))
-    numbered = all(a.id == at for at, a in enumerate(kernel.table.accesses))
-    return nested and placed and numbered and kernel.layout.cta_bytes in _INT64
+    accesses = kernel.table.accesses
+    numbered = all(a.id == at and a.operation in range(len(accesses)) for at, a in enumerate(accesses))
+    wide = all(a.width_bytes > 0 and a.width_bytes in _INT32 and a.line in _INT32 for a in accesses)
+    counted = all(n in _INT32 for n in (kernel.layout.warp_step, kernel.layout.warps, kernel.layout.slots))
+    return nested and placed and numbered and wide and counted and kernel.layout.cta_bytes in _INT64
 
 
 def _launches(parts: list[tuple[Launch, memoryview]]) -> tuple[Recorded, ...]:

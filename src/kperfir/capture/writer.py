@@ -49,6 +49,7 @@ class CaptureWriter:
         before_end: called in such a process before its capture ends.
 
     Attributes:
+        path: as given. place: the same in every folder that the program changes to.
         after_write: called with each message, and its blocks, behind the write that took it.
 
     Raises:
@@ -57,6 +58,7 @@ class CaptureWriter:
 
     def __init__(self, path: str | Path, before_end: Callable[[], None] = lambda: None) -> None:
         self.path = Path(path)
+        self.place = self.path.absolute()
         self.before_end = before_end
         self.after_write: Callable[[Message, bytes | memoryview], None] = lambda message, payload: None
         self.dropped = 0
@@ -65,7 +67,7 @@ class CaptureWriter:
         self._inherited: list[object] = []
         self._own()
         try:
-            _check_replaceable(self.path)
+            _check_replaceable(self.place)
             self._create()
         except OSError as error:
             raise CaptureError(
@@ -80,7 +82,7 @@ class CaptureWriter:
 
     def _create(self) -> None:
         # Buffered, because a bare file may write less than it was given and Arrow does not look.
-        self._file: BinaryIO = self.path.open("wb")
+        self._file: BinaryIO = self.place.open("wb")
         self._stream = pa.ipc.new_stream(self._file, SCHEMA)
         self._file.flush()
         self._bytes = self._file.tell()
@@ -121,7 +123,8 @@ class CaptureWriter:
         self._inherited += [self._stream, self._file]
         described, self._described = self._described, []
         self._own()
-        self.path, self.dropped = child_capture(self.path, self._process), 0
+        self.path = self.place = child_capture(self.place, self._process)
+        self.dropped = 0
         if not self._open:
             return
         try:

@@ -24,6 +24,8 @@ from kperfir.plan import RULES, Plan
 from kperfir.session import make_plan, record_program
 
 _GLOB = "with names like this, as a shell matches whole names; may be given several times."
+# knob of a plan -> options that say it too, where they have another name
+_OPTIONS = {"kernels": ("include", "exclude"), "launches": ("first", "every")}
 _NO_GPU = "there is no NVIDIA GPU here, so kernels run in Triton's interpreter (TRITON_INTERPRET=1)."
 _ASKS_FOR_GPU = (
     "The program asks for a GPU and there is none. "
@@ -67,7 +69,7 @@ def record(
     if not context.args:
         raise ProgramError("No program was given.", "Use: kperfir record [options] script.py ARGS...")
     _check(context.args[0], module, output)
-    knobs: dict[str, Any] = {"regions": regions, "buffer": buffer, "slots": slots} | _knobs(plan)
+    knobs: dict[str, Any] = {"regions": regions, "buffer": buffer, "slots": slots} | _knobs(plan, context)
     whole = make_plan(first=first, every=every, include=include or (), exclude=exclude or (), **knobs)
     policy = Policy(whole, limit << 20, hang_timeout)
     if os.environ.get("TRITON_INTERPRET") != "1" and not driver_present():
@@ -90,10 +92,17 @@ def record(
         raise SystemExit(failure.code) from None
 
 
-def _knobs(plan: str) -> dict[str, str]:
-    """Parts of a plan; those with an option of their own may stand here as well."""
+def _knobs(plan: str, context: typer.Context) -> dict[str, str]:
+    """Parts of a plan; those with an option of their own may stand here as well, but not in both places."""
     Plan.parse(plan)
-    return dict(part.strip().split("=", 1) for part in plan.split(";") if part.strip())
+    knobs = dict(part.strip().split("=", 1) for part in plan.split(";") if part.strip())
+    for knob in knobs:
+        for option in _OPTIONS.get(knob, (knob,)):
+            source = context.get_parameter_source(option)
+            if source is not None and source.name == "COMMANDLINE":
+                what = f"--plan says '{knob}', and so does --{option.replace('_', '-')}."
+                raise PlanError(what, "Leave one of them out.")
+    return knobs
 
 
 def _record(arguments: list[str], module: bool, output: Path, policy: Policy, passes: children.Passes) -> None:

@@ -20,6 +20,7 @@ PREFIX = "// KPERF<"
 
 _FUNCTION = '  "llvm.func"('
 _KERNEL = re.compile(r"(?:nvvm|rocdl)\.kernel\b")
+_INTERNAL = "#llvm.linkage<internal>"
 _CARRIER = re.compile(
     r'^(\s*)(%[\w$.#-]+) = "llvm\.inline_asm"\((.*?)\).*?asm_string = "// KPERF<(\d+) (\w+) (\S+)>.*?(?: (loc\(.*\)))?$'
 )
@@ -134,8 +135,8 @@ def read_kernel(text: str) -> ChunkedKernel:
 def _kernel_lines(lines: list[str]) -> tuple[int, int]:
     """Lines of the header and of the closing bracket of the kernel.
 
-    It carries an attribute; where the backend gives none (AMD from 3.9 on, which
-    makes the first function with a body the kernel), it is the first with a body.
+    It carries an attribute; where the backend gives none (AMD from 3.9 on), it is, as for
+    the backend, the first with a body that others may call.
     """
     kernels: list[tuple[int, int]] = []
     bodies: list[tuple[int, int]] = []
@@ -146,7 +147,7 @@ def _kernel_lines(lines: list[str]) -> tuple[int, int]:
         if start >= 0 and line.startswith("  })"):
             if _KERNEL.search(line) or _KERNEL.search(lines[start]):
                 kernels.append((start, i))
-            if i > start + 1:
+            if i > start + 1 and not any(_INTERNAL in text for text in (line, lines[start])):
                 bodies.append((start, i))
             start = -1
     found = kernels or bodies[:1]

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from xdsl.ir import SSAValue
 
+from kperfir.fidelity import FRAME_LINE, SITE_FILE
 from kperfir.ir.foreign import ForeignOp, TextType, text_type
 
+# not the loop's, whose tags would make them operations of its scopes
+_LOCATION = f' loc("{SITE_FILE}":{FRAME_LINE}:1)'
 _TO_32_BITS = {"i64": "trunci", "index": "index_cast"}
 _NO_OVERFLOW = " <{overflowFlags = #arith.overflow<none>}>"
 _FLAGS = {"subi": _NO_OVERFLOW, "trunci": _NO_OVERFLOW}
@@ -60,22 +63,21 @@ class _Lines:
         kind = loop.regions[0].blocks[0].args[0].type
         assert isinstance(kind, TextType)
         self.kind = kind
-        self.location = loop.location_text
         self.ops: list[ForeignOp] = []
 
     def op(self, name: str, left: SSAValue, right: SSAValue) -> SSAValue:
-        return self._add(ForeignOp(f"arith.{name}", [left, right], [self.kind], _FLAGS.get(name, ""), self.location))
+        return self._add(ForeignOp(f"arith.{name}", [left, right], [self.kind], _FLAGS.get(name, ""), _LOCATION))
 
     def one(self) -> SSAValue:
         value = f" <{{value = 1 : {self.kind.data}}}>"
-        return self._add(ForeignOp("arith.constant", [], [self.kind], value, self.location))
+        return self._add(ForeignOp("arith.constant", [], [self.kind], value, _LOCATION))
 
     def narrow(self, value: SSAValue) -> SSAValue:
         """The same in 32 bits."""
         cast = _TO_32_BITS.get(self.kind.data)
         if cast is None:
             return value
-        return self._add(ForeignOp(f"arith.{cast}", [value], [text_type("i32")], _FLAGS.get(cast, ""), self.location))
+        return self._add(ForeignOp(f"arith.{cast}", [value], [text_type("i32")], _FLAGS.get(cast, ""), _LOCATION))
 
     def _add(self, op: ForeignOp) -> SSAValue:
         self.ops.append(op)

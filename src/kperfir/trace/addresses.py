@@ -81,7 +81,8 @@ def read_addresses(payload: Payload, layout: Layout) -> Addresses:
     written[~read_headers(payload, layout).finished] = 0
     kept = np.minimum(written, layout.slots)
     row, warp, order = np.nonzero(np.arange(layout.slots) < kept[..., None])
-    rings = words[:, layout.rings_offset_bytes // _WORD_BYTES :].reshape(len(words), layout.warps, -1)
+    shape = (len(words), layout.warps, layout.ring_bytes // _WORD_BYTES)
+    rings = words[:, layout.rings_offset_bytes // _WORD_BYTES :].reshape(shape)
     heads, lanes = rings[..., : layout.slots], rings[..., layout.heads_bytes // _WORD_BYTES :]
     lanes = lanes.reshape(*lanes.shape[:2], layout.slots, layout.lanes, ADDRESS_BYTES // _WORD_BYTES)
     halves = lanes[rows[row], warp, order].astype(np.uint64)

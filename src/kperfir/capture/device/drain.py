@@ -206,9 +206,12 @@ class Drain:
     def _lost(self, job: _Job, error: Exception) -> None:
         """What a failed device has left in host memory is evidence."""
         if job.buffer.host and isinstance(error, DeviceError):
-            self._write(job, f"The device failed before it was seen to end: {error.what}")
-        else:
-            self._writer.write(lost_launch(f"launch {job.launch.id}", error))
+            try:
+                self._write(job, f"The device failed before it was seen to end: {error.what}")
+                return
+            except Exception as another:  # as above
+                error = another
+        self._writer.write(lost_launch(f"launch {job.launch.id}", error))
 
     def _free(self, buffer: Buffer) -> None:
         if buffer.host:
