@@ -34,8 +34,10 @@ def called(value):
 def rows(x, out, n, flag, BLOCK: tl.constexpr):
     at = tl.program_id(0) * n * BLOCK + tl.arange(0, BLOCK)
     kl.mark("start")
+    kl.value("half", n / 2)
     total = tl.zeros((BLOCK,), tl.float32)
     for i in range(n):
+        kl.value("turn", i * 3)
         kl.enter("load")
         row = tl.load(x + at + i * BLOCK)
         kl.exit("load")
@@ -73,6 +75,7 @@ def gluon_rows(x, out, n, BLOCK: gl.constexpr):
     at = gl.program_id(0) * n * BLOCK + gl.arange(0, BLOCK, layout)
     kl.mark("start")
     for i in range(n):
+        kl.value("turn", i * 3)
         kl.enter("load")
         value = gl.load(x + at + i * BLOCK)
         kl.exit("load")

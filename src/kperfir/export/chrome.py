@@ -21,8 +21,10 @@ import numpy as np
 
 from kperfir.export.exported import Exported, times_of
 from kperfir.export.slots import Slots
+from kperfir.records import Scalar
 from kperfir.trace import LaunchTrace, Trace
 from kperfir.trace.decode import I64
+from kperfir.trace.scalars import scalars_of
 
 MAX_EVENTS = 2_000_000
 _CYCLES = " (cycles, not ns; SMs not aligned)"
@@ -104,6 +106,7 @@ def _slices(launch: LaunchTrace) -> _Slices:
 
 def _events(launch: LaunchTrace, slices: _Slices, count: int, offset_ns: int, tracks: _Tracks) -> Iterator[Event]:
     spans, regions = launch.spans, launch.kernel.table.regions
+    values = scalars_of(regions, spans)
     rows = spans.row[slices.span]
     slots = tracks.slots_of(launch, rows, slices.start_ns + offset_ns, slices.end_ns + offset_ns)
     args = [_region_args(r.role, r.file, r.line, launch.launch.number) for r in regions]
@@ -113,7 +116,7 @@ def _events(launch: LaunchTrace, slices: _Slices, count: int, offset_ns: int, tr
     for span, row, warp, region, start, end in zip(*(f[:count].tolist() for f in fields), strict=True):
         sm, cta = int(launch.headers.sm[row]), int(launch.headers.cta[row])
         start_ns, end_ns = offset_ns + start, offset_ns + end
-        is_mark = regions[region].origin == "mark"
+        is_mark = regions[region].is_moment
         process = tracks.process(launch, sm, unit)
         thread = tracks.thread(process, slots[row], warp, start_ns, end_ns, is_mark)
         yield from tracks.new_names()
@@ -125,9 +128,18 @@ def _events(launch: LaunchTrace, slices: _Slices, count: int, offset_ns: int, tr
             "instance": int(spans.instance[span]),
             "span_clocks": int(spans.end[span]) - int(spans.start[span]),
         }
+        if spans.scalar[span] >= 0:
+            event["args"]["value"] = _json_number(values[span], regions[region].scalar)
         if spans.ambiguous[span]:
             event["args"]["ambiguous"] = True
         yield event
+
+
+def _json_number(value: float, scalar: Scalar | None) -> int | float | str:
+    """A number as JSON has it, which knows no infinity and no NaN."""
+    if not np.isfinite(value):
+        return str(value)
+    return float(value) if scalar == "float32" else int(value)
 
 
 def _region_args(role: str, file: str, line: int, launch: int) -> Event:

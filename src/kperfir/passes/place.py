@@ -14,14 +14,15 @@ from xdsl.ir import Block, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
 from kperfir.ir.foreign import ForeignModule, ForeignOp, put_after, put_before, walk
-from kperfir.ir.kperf import RecordOp
+from kperfir.ir.kperf import RecordOp, RecordScalarOp
 from kperfir.ir.locations import Locations
 from kperfir.passes.anchors import LOOPS, STRUCTURAL, computes, is_anchor, role_of, rule_of
 from kperfir.passes.explicit import Marker
 from kperfir.passes.finding import Finding
 from kperfir.passes.iterations import IterationNumbers
 from kperfir.passes.runs import Key, Member, Path, Span, spans_of
-from kperfir.passes.scopes import Scope
+from kperfir.passes.scalars import written
+from kperfir.passes.scopes import Scope, not_carried
 from kperfir.passes.tables import TableBuilder
 from kperfir.plan import AUTO
 from kperfir.records import Kind, Origin, Table
@@ -45,6 +46,7 @@ def place(
     markers: tuple[Marker, ...] = (),
     turns: IterationNumbers | None = None,
     tables: TableBuilder | None = None,
+    holds_scalars: bool = True,
 ) -> Placed:
     """Insert `kperf.record` operations.
 
@@ -53,11 +55,12 @@ def place(
         locations: its location table.
         regions: rules, as in `kperfir.plan.Plan.regions`.
         scopes: what the tags and markers name.
-        markers: explicit markers of a Gluon kernel; they are replaced by records.
+        markers: explicit markers of a Gluon kernel, and those that carry scalars; they are replaced by records.
         turns: numbers of the turns that records in counted loops get.
         tables: what users' passes have placed already; it grows.
+        holds_scalars: records are kept, and can carry them.
     """
-    placer = _Placer(module, locations, regions, scopes, markers, turns, tables or TableBuilder())
+    placer = _Placer(module, locations, regions, scopes, markers, turns, tables or TableBuilder(), holds_scalars)
     for function in module.functions():
         placer.function(function)
     return Placed(placer.tables.table(), (*placer.findings, *placer.missing()))
@@ -83,8 +86,10 @@ class _Placer:
         markers: tuple[Marker, ...],
         turns: IterationNumbers | None,
         tables: TableBuilder,
+        holds_scalars: bool,
     ) -> None:
         self.turns = turns
+        self.holds_scalars = holds_scalars
         self.locations = locations
         self.scopes = {s.id: s for s in scopes}
         self.has_marks = any(s.kind == "mark" for s in scopes)
@@ -131,7 +136,7 @@ class _Placer:
     def member(self, op: ForeignOp, around: _Around) -> Member | None:
         """The operation as `runs` sees it, or None where it does not matter."""
         if self.markers and op in self.markers:
-            return Member(op, (), "sync", "barrier")
+            return None if self.markers[op].kind == "value" else Member(op, (), "sync", "barrier")
         if op.opname in STRUCTURAL:
             return Member(op, self.path(op) + self.rule_key(op, around), "sync", "structure")
         if is_anchor(op):
@@ -188,7 +193,7 @@ class _Placer:
         ops = list(_foreign(block))
         found = {op: m for op in ops if (m := self.member(op, around))}
         spans = spans_of(list(found.values()), lambda p, i: self.repeats.get((p, i), 0), around.opened)
-        if any(op in self.markers for op in ops):
+        if any(op in self.markers and self.markers[op].kind != "value" for op in ops):
             self.marked_block(block, ops, spans, around)
             return
         inside = self.emit(spans, around)
@@ -196,6 +201,10 @@ class _Placer:
             if op.opname in STRUCTURAL:
                 self.structure(op, inside.get(op, around))
         self.marks(ops, found, around)
+        for op in ops:
+            if op in self.markers:
+                self.carry(self.markers[op], around)
+                Rewriter.erase_op(op)
 
     def structure(self, op: ForeignOp, around: _Around) -> None:
         if op.opname == "ttg.warp_specialize":
@@ -246,6 +255,9 @@ class _Placer:
         """Turn one marker into a record; scopes were checked to balance."""
         scope = self.scopes[marker.scope]
         self.seen.add(scope.id)
+        if marker.kind == "value":
+            self.carry(marker, stack[-1])
+            return
         if marker.kind == "exit":
             region = stack.pop().region
             assert region is not None
@@ -257,6 +269,18 @@ class _Placer:
         self.insert(marker.op, region, kind, scope.name, turn=stack[-1].turn)
         if origin == "scope":
             stack.append(replace(stack[-1], region=region))
+
+    def carry(self, marker: Marker, around: _Around) -> None:
+        """A record with what a marker carries stands in its place."""
+        scope = self.scopes[marker.scope]
+        self.seen.add(scope.id)
+        if not self.holds_scalars:
+            self.findings.append(not_carried(scope))
+            return
+        place = (scope.file, scope.line)
+        region = self.tables.region(around.region, scope.name, "sync", "value", *place, scope.scalar)
+        operands = [*written(marker.op), *around.turn]
+        put_before(RecordScalarOp("value", scope.name, self.tables.site(region, "value"), operands), marker.op)
 
     # --- writing
 

@@ -54,7 +54,7 @@ class Spans:
 
     Attributes:
         row: index into the headers. warp: number of the warp's ring. region: what.
-        version: of the start, -1 where it has none.
+        version: of the start, -1 where it has none. scalar: 32 bits that it carries, -1 where it carries none.
         instance: number of the span among those kept of its warp and region.
         depth: spans that are open around it in its warp.
         start, end: clock; equal for a mark. busy: its parts' lengths added up.
@@ -70,6 +70,7 @@ class Spans:
     warp: I64
     region: I64
     version: I64
+    scalar: I64
     instance: I64
     depth: I64
     start: I64
@@ -90,7 +91,7 @@ class _Known:
     """Records of sites that the table has, one entry each.
 
     Attributes:
-        row, warp, clock, ambiguous: as in `Records`. version: -1 where the site has none.
+        row, warp, clock, ambiguous: as in `Records`. version, scalar: -1 where the site has none.
         site: its place in the table. region, piece, opens, mark: of the site.
         is_last: the piece is the last of its region.
         group: number of its warp and region.
@@ -102,6 +103,7 @@ class _Known:
     clock: I64
     ambiguous: Flags
     version: I64
+    scalar: I64
     site: I64
     region: I64
     piece: I64
@@ -176,11 +178,12 @@ def _known(records: Records, table: Table) -> tuple[_Known, int]:
     region_of, piece_of = _column([s.region for s in table.sites]), _column([s.piece for s in table.sites])
     last_piece = np.zeros(max(region_of, default=0) + 1, np.int64)
     np.maximum.at(last_piece, region_of, piece_of)
-    versioned, mark, opens = (
+    versioned, carries, mark, opens = (
         np.array(flags, np.bool_)[site]
         for flags in (
             [s.versioned for s in table.sites],
-            [s.kind == "mark" for s in table.sites],
+            [table.regions[s.region].scalar is not None for s in table.sites],
+            [s.kind in ("mark", "value") for s in table.sites],
             [s.kind == "start" for s in table.sites],
         )
     )
@@ -191,6 +194,7 @@ def _known(records: Records, table: Table) -> tuple[_Known, int]:
         clock=records.clock[known],
         ambiguous=records.ambiguous[known],
         version=np.where(versioned, records.version[known], -1),
+        scalar=np.where(carries, records.version[known], -1),
         site=site,
         region=region,
         piece=piece,
@@ -247,6 +251,7 @@ def _spans(known: _Known, found: _Instances, depth: I64, **losses: Any) -> Spans
         warp=known.warp[first],
         region=known.region[first],
         version=known.version[first],
+        scalar=known.scalar[first],
         instance=found.number[by_time],
         depth=depth[first],
         start=known.clock[first],

@@ -28,6 +28,7 @@ from kperfir.records import (
     WIDE_RECORD_BYTES,
     Kind,
     Layout,
+    Scalar,
 )
 
 
@@ -48,7 +49,7 @@ class Program:
 
     cta: int
     start_ns: int
-    records: deque[tuple[int, int]]
+    records: deque[tuple[int, int]]  # site and what it carries, as one number; clock
     count: int = 0
     end_ns: int = 0
 
@@ -123,13 +124,13 @@ class Recorder:
         """The innermost region ends."""
         self._write(self._stack.pop(), "end")
 
-    def _write(self, region: int, kind: Kind) -> None:
+    def _write(self, region: int, kind: Kind, bits: int = 0) -> None:
         key = (region, kind)
         if key not in self.function.sites:
             self.function.sites[key] = self.function.tables.site(region, kind)
         program = self.programs[-1]
         program.count += 1
-        program.records.append((self.function.sites[key], time.perf_counter_ns()))
+        program.records.append((bits << 32 | self.function.sites[key], time.perf_counter_ns()))
 
     # --- what the in-kernel language calls
 
@@ -151,6 +152,12 @@ class Recorder:
         """A point in time."""
         parent = self._stack[-1] if self._stack else None
         self._write(self.function.tables.region(parent, name, "sync", "mark", file, line), "mark")
+
+    def value(self, name: str, scalar: Scalar, bits: int, file: str, line: int) -> None:
+        """A scalar at a point in time."""
+        parent = self._stack[-1] if self._stack else None
+        region = self.function.tables.region(parent, name, "sync", "value", file, line, scalar)
+        self._write(region, "value", bits)
 
     # --- operations and loops
 
@@ -209,7 +216,7 @@ class Recorder:
 def _block(program: Program, layout: Layout) -> bytes:
     """One CTA's scratch block; slots are in ring order."""
     block = np.zeros(layout.cta_bytes, np.uint8)
-    words, longs = block.view(np.uint32), block.view(np.int64)
+    words, longs = block.view(np.uint32), block.view(np.uint64)
     words[MAGIC_OFFSET // 4] = MAGIC
     words[CTA_OFFSET // 4] = program.cta
     words[STATE_OFFSET // 4] = STATE_FINISHED if program.end_ns else STATE_STARTED
