@@ -4,7 +4,7 @@ A marker is an inline assembly with a side effect, whose text is
 `// KPERF_MARK <enter|exit|mark> <percent-encoded name>`. It is what Triton's
 builder can make in a Triton and in a Gluon kernel alike. One that carries a scalar has
 its 32 bits as operand, and its type behind the name:
-`// KPERF_MARK value <percent-encoded name> <int32|uint32|float32>`.
+`// KPERF_MARK <value|begin|end> <percent-encoded name> <int32|uint32|float32>`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from urllib.parse import quote, unquote
 
 from kperfir.records import Scalar
 
-MarkerKind = Literal["enter", "exit", "mark", "value"]
+MarkerKind = Literal["enter", "exit", "mark", "value", "begin", "end"]
 PREFIX = "// KPERF_MARK "
-_MARKER = re.compile(rf"{PREFIX}(enter|exit|mark|value) ([^\s\"]+)(?: (int32|uint32|float32))?")
+_MARKER = re.compile(rf"{PREFIX}(enter|exit|mark|value|begin|end) ([^\s\"]+)(?: (int32|uint32|float32))?")
 
 
 class Word(NamedTuple):

@@ -79,7 +79,7 @@ MAX_STACK_SLOTS = 128
 
 Place = Literal["shared", "global", "host", "stack"]
 Role = Literal["sync", "issue", "wait"]
-Origin = Literal["kernel", "scope", "rule", "mark", "pass", "value"]
+Origin = Literal["kernel", "scope", "rule", "mark", "pass", "value", "event"]
 Kind = Literal["start", "end", "mark", "value"]
 Scalar = Literal["int32", "uint32", "float32"]
 AccessKind = Literal["load", "store", "async-copy", "atomic"]

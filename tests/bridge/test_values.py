@@ -49,6 +49,7 @@ def look(target: GPUTarget) -> dict[str, Any]:
     plain = triton.compile(k.matmul_source(), target=target, options=turns)
     matmul = build(k.matmul_source(), target, **turns).kernel
     texts = [kernel.asm.get("ptx") or kernel.asm["amdgcn"] for kernel in (plain, matmul)]
+    recorded["events"] = sorted(kinds(build(k.rows_source(k.events), target), "row"))
     recorded["counts"] = [dict(Counter(re.findall(COUNTED, text))) for text in texts]
     return recorded
 
@@ -56,6 +57,7 @@ def look(target: GPUTarget) -> dict[str, Any]:
 def check(found: dict[str, Any]) -> None:
     assert {tuple(pair) for pair in found["rows"]} == ROWS
     assert (found["record_bytes"], found["findings"]) == (16, [])
+    assert found["events"] == ["end", "end", "start"]
     assert found["counts"][0] == found["counts"][1] != {}
 
 
@@ -117,6 +119,25 @@ def test_rings_in_shared_memory_keep_their_bytes_unless_slots_were_asked_for(pla
     assert (built.layout.slots, built.layout.record_bytes) == (slots, 16)
 
 
+def kinds(built: Any, name: str) -> list[str]:
+    """Kinds of the sites of events of a name, which are one region wherever they stand."""
+    (region,) = (r for r in built.table.regions if r.name == name)
+    assert (region.origin, region.parent, region.scalar) == ("event", None, "int32")
+    return [s.kind for s in built.table.sites if s.region == region.id]
+
+
+@pytest.mark.parametrize("arch", (80, 90, 100))
+def test_events_need_not_balance_in_a_block(arch: int) -> None:
+    built = build(k.rows_source(k.events), GPUTarget("cuda", arch, 32), "regions=auto")
+    assert sorted(kinds(built, "row")) == ["end", "end", "start"] and built.findings == ()
+
+
+@pytest.mark.parametrize("arch", (90, 100))
+def test_events_cross_partitions_in_gluon(arch: int) -> None:
+    built = build(k.gluon_source(k.gluon_events), GPUTarget("cuda", arch, 32), num_warps=4)
+    assert sorted(kinds(built, "item")) == ["end", "start"]
+
+
 WRONG = {
     "tensor": ("tl.arange(0, BLOCK)", "tensor of"),
     "float64": ("n.to(tl.float64)", "a value of fp64"),
@@ -141,3 +162,12 @@ def test_what_no_record_can_carry_is_refused_with_or_without_recording(x: str, s
         with pytest.raises(Exception, match=r"cannot carry") as caught:
             make()
         assert "'here' cannot carry" in str(caught.value) and said in str(caught.value)
+
+
+def test_an_id_is_a_whole_number() -> None:
+    from kperfir.errors import ScopeError
+    from kperfir.language import begin, end
+
+    for word in (begin, end):
+        with pytest.raises(ScopeError, match="id of 'copy' is a float32"):
+            word("copy", 1.5)

@@ -10,6 +10,7 @@ from triton.compiler import ASTSource
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon._runtime import GluonASTSource
+from triton.experimental.gluon.language.nvidia.hopper import mbarrier
 
 import kperfir.language as kl
 
@@ -50,6 +51,46 @@ def matmul(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexp
     tl.store(c + rows[:, None] * N + columns[None, :], total.to(tl.float16))
 
 
+@triton.jit
+def ends(n):
+    kl.end("row", n)
+
+
+@triton.jit
+def events(x, out, n, BLOCK: tl.constexpr):
+    """An event starts in one turn and ends in the next; the last behind the loop."""
+    at = tl.arange(0, BLOCK)
+    for i in range(n):
+        if i > 0:
+            ends(i - 1)
+        kl.begin("row", i)
+        tl.store(out + at, tl.load(x + at + i * BLOCK))
+    ends(n - 1)
+
+
+@gluon.jit
+def produced(x, out, ready, n):
+    for i in range(n):
+        kl.begin("item", i)
+        mbarrier.arrive(ready, count=1)
+
+
+@gluon.jit
+def consumed(x, out, ready, n):
+    for i in range(n):
+        mbarrier.wait(ready, i & 1)
+        kl.end("item", i)
+
+
+@gluon.jit
+def gluon_events(x, out, n, BLOCK: gl.constexpr):
+    """An event starts in one partition and ends in another."""
+    ready = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
+    mbarrier.init(ready, count=1)
+    arguments = (x, out, ready, n)
+    gl.warp_specialize([(consumed, arguments), (produced, arguments)], [4], [24])
+
+
 @gluon.jit
 def gluon_doubled(x):
     kl.value("doubled", x * 2)
@@ -75,8 +116,8 @@ def rows_source(kernel: Any = rows) -> ASTSource:
     return ASTSource(kernel, SIGNATURE, {(3,): 1024}, DIVISIBLE)
 
 
-def gluon_source() -> GluonASTSource:
-    return GluonASTSource(gluon_rows, SIGNATURE, {(3,): 512}, DIVISIBLE)
+def gluon_source(kernel: Any = gluon_rows) -> GluonASTSource:
+    return GluonASTSource(kernel, SIGNATURE, {(3,): 512}, DIVISIBLE)
 
 
 def matmul_source() -> ASTSource:

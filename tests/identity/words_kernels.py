@@ -41,6 +41,8 @@ def rows(x, out, n, flag, BLOCK: tl.constexpr):
         kl.enter("load")
         row = tl.load(x + at + i * BLOCK)
         kl.exit("load")
+        kl.begin("row", i + 7)
+        kl.end("row", i)
         with kl.scope("work"):
             total += normalised(row)
             kl.mark("added")
@@ -79,6 +81,8 @@ def gluon_rows(x, out, n, BLOCK: gl.constexpr):
         kl.enter("load")
         value = gl.load(x + at + i * BLOCK)
         kl.exit("load")
+        kl.begin("row", i + 7)
+        kl.end("row", i)
         gl.store(out + at + i * BLOCK, scaled(value, 1.5))
 
 

@@ -218,3 +218,14 @@ def values(x, out, n, BLOCK: tl.constexpr):
 @triton.jit
 def carries_a_tensor(x, out, n, BLOCK: tl.constexpr):
     kl.value("all", tl.load(x + tl.arange(0, BLOCK)))
+
+
+@triton.jit
+def events(x, out, n, BLOCK: tl.constexpr):
+    """An event starts in one turn and ends in the next; the last never ends."""
+    at = tl.arange(0, BLOCK)
+    for i in range(n):
+        if i > 0:
+            kl.end("row", i - 1)
+        kl.begin("row", i)
+        tl.store(out + at + i * BLOCK, tl.load(x + at + i * BLOCK))

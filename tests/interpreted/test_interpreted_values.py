@@ -52,3 +52,15 @@ def test_without_a_recording_nothing_happens_and_a_tensor_is_refused_all_the_sam
     x = torch.ones(BLOCK)
     with pytest.raises(interpreter.InterpreterError, match="'all' cannot carry a tensor"):
         k.carries_a_tensor[(1,)](x, x, 1, BLOCK)
+
+
+def test_events_cross_turns(tmp_path: Path) -> None:
+    x = torch.ones(TURNS * BLOCK)
+    with kp.record(tmp_path / "x.kperf", regions="load"):
+        k.events[(2,)](x, torch.empty_like(x), TURNS, BLOCK)
+    trace = kp.load(tmp_path / "x.kperf")
+    rows = [r for r in trace.events().to_pylist() if r["region"] == "row"]
+    assert [(r["cta"], r["value"]) for r in rows] == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    loads = [r for r in trace.events().to_pylist() if r["region"] == "load"]
+    assert rows[0]["start_clock"] <= loads[0]["start_clock"] < loads[0]["end_clock"] <= rows[0]["end_clock"]
+    assert [(p.code, p.count) for p in trace.problems()] == [("unpaired", 2)]

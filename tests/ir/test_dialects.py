@@ -46,6 +46,8 @@ predicate "!%p" source_bytes "%n" : !kperf_gpu.index
   kperf.record end "load" site 4 : i32 version %3 : i32
   kperf.record end "load" site 4 : i32 version %3, %3 : i32, i32
   kperf.record_scalar value "tile" site 5 : i32 carries %3 if %3 : i32, i32
+  kperf.record_scalar start "copy" site 6 : i32 carries %3 if %3 : i32, i32
+  kperf.record_scalar end "copy" site 7 : i32 carries %3 if %3 : i32, i32
   kperf.record_scalar value "tile" site 5 : i32 carries %3 if %3 : i32, i32 version %3, %3 : i32, i32
   kperf_gpu.circular_store %5, %4 site 5 : i32 carries "%v" if "%h" : i64, !kperf_gpu.index
   kperf_gpu.store_counter %5, %4 site 5 : i32 version "%t" iterations "3" carries "%v" if "%h" : i64, !kperf_gpu.index

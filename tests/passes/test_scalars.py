@@ -21,8 +21,9 @@ HEAD = (
     '#loc = loc(unknown)\n"builtin.module"() ({\n  "tt.func"() <{function_type = (i32, i1) -> (), sym_name = "k"}> ({'
 )
 FOOT = '    "tt.return"() : () -> () loc(#loc)\n  }) : () -> () loc(#loc)\n}) : () -> () loc(#loc)\n'
+SAID = marker_text("value", "a tile", "uint32")
 MARKER = (
-    f'    %m = "tt.elementwise_inline_asm"(%x) <{{asm_string = "{marker_text("value", "a tile", "uint32")}", constraints = '
+    f'    %m = "tt.elementwise_inline_asm"(%x) <{{asm_string = "{SAID}", constraints = '
     '"=r,r", packed_element = 1 : i32, pure = false}> : (i32) -> i32 loc("k.py":7:1)'
 )
 POINTER = (

@@ -35,7 +35,7 @@ class RegionSummary:
             median; least and greatest are of uninterrupted parts. Else None.
         share: total over the time that the region's warps were in the kernel. Where a
             ring wrapped, that time runs from its oldest kept record; where records found
-            no slot, to its newest.
+            no slot, to its newest. None for events, which overlap.
     """
 
     name: str
@@ -205,7 +205,7 @@ def _region(region: Region, busy: I64, scalars: I64, within: I64, parents: list[
         total=total if timed else None,
         median=float(np.median(busy)) if timed else None,
         p95=float(np.percentile(busy, 95)) if timed else None,
-        share=total / kernel_time if timed and kernel_time > 0 else None,
+        share=total / kernel_time if timed and kernel_time > 0 and region.origin != "event" else None,
         values=_values(region.scalar, scalars) if region.origin == "value" else None,
     )
 

@@ -4,6 +4,7 @@
     kperf.record end "load" site 4 version %turn : i32
     kperf.record mark "here" site 5 version %turn, %left : i32, i32
     kperf.record_scalar value "tiles" site 6 carries %tile if %happens : i32, i32
+    kperf.record_scalar start "copy" site 7 carries %id if %happens : i32, i32
 
 stands where a kernel is to write one record. The table of sites beside the
 module (`kperfir.records.Table`) says which region a site belongs to.
@@ -130,6 +131,7 @@ class RecordOp(Record):
 class RecordScalarOp(Record):
     """Write one record that carries a scalar of 32 bits, unless `happens` is 0.
 
+    One of kind start or end is of an event, whose id it carries; they may stand in different blocks and warps.
     The turn of the loop decides whether it is written, as above, and is not in it: the scalar has its place.
     """
 
@@ -150,7 +152,7 @@ class RecordScalarOp(Record):
 
     def verify_(self) -> None:
         super().verify_()
-        if self.kind.data != RecordKind.VALUE:
+        if self.kind.data == RecordKind.MARK:
             raise VerifyException(f"a record of kind {self.kind.data} carries no scalar")
         if self.scalar.type != i32 or self.happens.type != i32:
             raise VerifyException("what a record carries has 32 bits, and so has the number that says whether it does")

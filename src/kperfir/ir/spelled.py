@@ -34,7 +34,7 @@ _NAMES = {
 # class, kinds, and how many operands there are at least
 _RECORDS = {
     RecordOp.name: (RecordOp, ("start", "end", "mark"), 0),
-    RecordScalarOp.name: (RecordScalarOp, ("value",), 2),
+    RecordScalarOp.name: (RecordScalarOp, ("value", "start", "end"), 2),
 }
 
 

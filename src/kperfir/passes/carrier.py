@@ -16,7 +16,7 @@ from kperfir.ir.foreign import ForeignModule, ForeignOp, take_place, text_type
 from kperfir.ir.kperf import Record, RecordScalarOp, StartInstrumentationOp, StopInstrumentationOp
 
 _CARRIER = "tt.elementwise_inline_asm"
-_RECORD = re.compile(rf"{re.escape(PREFIX)}(\d+) (\w+)\+? ")
+_RECORD = re.compile(rf"{re.escape(PREFIX)}(\d+) (\w+\+?) ")
 
 Carried = Record | StartInstrumentationOp | StopInstrumentationOp
 

@@ -17,7 +17,7 @@ from kperfir.markers import MarkerKind
 from kperfir.passes.scopes import Scope, marker_of, not_left, unbalanced
 from kperfir.records import Scalar
 
-_Said = tuple[str, str, int, Scalar | None]
+_Said = tuple[str, str, str, int, Scalar | None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +63,7 @@ def _block(block: Block, locations: Locations, scopes: dict[_Said, Scope], marke
             scope = stack.pop()
         else:
             new = Scope(first + len(scopes), name, file, line, "scope" if kind == "enter" else kind, scalar)
-            scope = scopes.setdefault((name, file, line, scalar), new)
+            scope = scopes.setdefault((kind, name, file, line, scalar), new)
             stack += [scope] if kind == "enter" else []
         markers.append(Marker(op, kind, scope.id))
     if stack:

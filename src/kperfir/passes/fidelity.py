@@ -19,7 +19,7 @@ from xdsl.ir import Operation
 
 from kperfir.fidelity import Fate, Kept
 from kperfir.ir.foreign import ForeignModule, ForeignOp, walk
-from kperfir.ir.kperf import Record
+from kperfir.ir.kperf import Record, RecordOp
 from kperfir.ir.locations import Locations, is_library
 from kperfir.passes.anchors import LOOPS, WORK, work_of
 from kperfir.passes.carrier import carried_record
@@ -186,7 +186,7 @@ def _found(op: ForeignOp, locations: Locations, table: Table, loops: int, around
 def _record(op: Operation) -> tuple[int, str] | None:
     """Site and kind of a record."""
     if isinstance(op, Record):
-        return op.site.value.data, op.kind.data
+        return op.site.value.data, op.kind.data if isinstance(op, RecordOp) else "scalar"
     return carried_record(op) if isinstance(op, ForeignOp) else None
 
 
@@ -211,7 +211,7 @@ def kept_of(
         scopes: what the tags name.
     """
     held, found = tuple(held), tuple(found)
-    spans = [s for s in scopes if s.kind not in ("mark", "value")]
+    spans = [s for s in scopes if s.kind in ("scope", "pass")]
     names = {s.id: s.name for s in spans}
     kept = [_scope(scope, held, found, table, names) for scope in spans]
     rules = dict.fromkeys((_base(r), r.file, r.line) for r in table.regions if r.origin == "rule" and _base(r) in WORK)

@@ -16,6 +16,7 @@ from xdsl.rewriter import Rewriter
 from kperfir.ir.foreign import ForeignModule, ForeignOp, put_after, put_before, walk
 from kperfir.ir.kperf import RecordOp, RecordScalarOp
 from kperfir.ir.locations import Locations
+from kperfir.markers import MarkerKind
 from kperfir.passes.anchors import LOOPS, STRUCTURAL, computes, is_anchor, role_of, rule_of
 from kperfir.passes.explicit import Marker
 from kperfir.passes.finding import Finding
@@ -25,9 +26,10 @@ from kperfir.passes.scalars import written
 from kperfir.passes.scopes import Scope, not_carried
 from kperfir.passes.tables import TableBuilder
 from kperfir.plan import AUTO
-from kperfir.records import Kind, Origin, Table
+from kperfir.records import Kind, Origin, Scalar, Table
 
 Turn = tuple[SSAValue, ...]
+_KINDS: dict[MarkerKind, Kind] = {"value": "value", "begin": "start", "end": "end"}
 
 
 @dataclass(frozen=True)
@@ -136,7 +138,7 @@ class _Placer:
     def member(self, op: ForeignOp, around: _Around) -> Member | None:
         """The operation as `runs` sees it, or None where it does not matter."""
         if self.markers and op in self.markers:
-            return None if self.markers[op].kind == "value" else Member(op, (), "sync", "barrier")
+            return None if self.scalar_of(op) else Member(op, (), "sync", "barrier")
         if op.opname in STRUCTURAL:
             return Member(op, self.path(op) + self.rule_key(op, around), "sync", "structure")
         if is_anchor(op):
@@ -193,7 +195,7 @@ class _Placer:
         ops = list(_foreign(block))
         found = {op: m for op in ops if (m := self.member(op, around))}
         spans = spans_of(list(found.values()), lambda p, i: self.repeats.get((p, i), 0), around.opened)
-        if any(op in self.markers and self.markers[op].kind != "value" for op in ops):
+        if any(op in self.markers and not self.scalar_of(op) for op in ops):
             self.marked_block(block, ops, spans, around)
             return
         inside = self.emit(spans, around)
@@ -255,7 +257,7 @@ class _Placer:
         """Turn one marker into a record; scopes were checked to balance."""
         scope = self.scopes[marker.scope]
         self.seen.add(scope.id)
-        if marker.kind == "value":
+        if scope.scalar:
             self.carry(marker, stack[-1])
             return
         if marker.kind == "exit":
@@ -277,10 +279,18 @@ class _Placer:
         if not self.holds_scalars:
             self.findings.append(not_carried(scope))
             return
-        place = (scope.file, scope.line)
-        region = self.tables.region(around.region, scope.name, "sync", "value", *place, scope.scalar)
+        if marker.kind == "value":
+            place = (scope.file, scope.line)
+            region = self.tables.region(around.region, scope.name, "sync", "value", *place, scope.scalar)
+        else:
+            region = self.tables.event(scope.name, scope.file, scope.line, scope.scalar)
+        kind: Kind = _KINDS[marker.kind]
         operands = [*written(marker.op), *around.turn]
-        put_before(RecordScalarOp("value", scope.name, self.tables.site(region, "value"), operands), marker.op)
+        put_before(RecordScalarOp(kind, scope.name, self.tables.site(region, kind), operands), marker.op)
+
+    def scalar_of(self, op: ForeignOp) -> Scalar | None:
+        """Type of what a marker carries; None where it carries nothing."""
+        return self.scopes[self.markers[op].scope].scalar
 
     # --- writing
 

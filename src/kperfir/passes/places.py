@@ -14,7 +14,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from kperfir.errors import PassError
 from kperfir.ir.chunks import ChunkedKernel, ChunkOp
 from kperfir.ir.foreign import ForeignOp
-from kperfir.ir.kperf import Record, RecordOp
+from kperfir.ir.kperf import RecordOp
 from kperfir.ir.locations import Locations
 from kperfir.passes.anchors import LOOPS
 from kperfir.passes.context import location_text
@@ -121,7 +121,7 @@ class RecordPlaces:
         """The region of the first start, backwards, whose end does not lie before it."""
         ended: Counter[int] = Counter()
         for record in ops:
-            if not isinstance(record, Record) or record.kind.data not in ("start", "end"):
+            if not isinstance(record, RecordOp) or record.kind.data not in ("start", "end"):
                 continue
             region = self._tables.region_of(record.site.value.data)
             if record.kind.data == "start" and not ended[region]:

@@ -43,7 +43,7 @@ class Scope:
     name: str
     file: str
     line: int
-    kind: Literal["scope", "mark", "pass", "value"] = "scope"
+    kind: Literal["scope", "mark", "pass", "value", "begin", "end"] = "scope"
     scalar: Scalar | None = None
 
 

@@ -15,6 +15,7 @@ class TableBuilder:
         self._sites: list[Site] = []
         self._accesses: list[Access] = []
         self._memory_operations: dict[tuple[str, str, int], int] = {}
+        self._events: dict[str, int] = {}
         self._known: dict[tuple[int | None, str, Origin, str, int, Scalar | None], int] = {}
 
     def region(
@@ -34,6 +35,12 @@ class TableBuilder:
             self._known[key] = len(self._regions)
             self._regions.append(Region(len(self._regions), full, role, origin, parent, file, line, scalar=scalar))
         return self._known[key]
+
+    def event(self, name: str, file: str, line: int, scalar: Scalar | None) -> int:
+        """Id of the region of events of a name: wherever they start and end, they are one."""
+        if name not in self._events:
+            self._events[name] = self.region(None, name, "sync", "event", file, line, scalar)
+        return self._events[name]
 
     def name(self, region: int) -> str:
         """Name of a region, its role included."""

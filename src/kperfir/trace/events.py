@@ -34,6 +34,7 @@ EVENTS = pa.schema(
         ("duration_cycles", pa.int64()),
         ("busy_cycles", pa.int64()),
         ("pieces", pa.int32()),
+        ("end_warp", pa.int32()),
         ("start_ns", pa.float64()),
         ("end_ns", pa.float64()),
         ("duration_ns", pa.float64()),
@@ -45,13 +46,14 @@ EVENTS = pa.schema(
 
 capture: number of the capture file, `launch` of the launch in it. iteration: turn of the loop
 around it, or of the outermost, where the plan asked for that version, else null. value: what a
-record of `kl.value` carries, exactly, of whatever type (`kperfir.records.Region.scalar`); else
-null. instance: number of the span among those kept of its warp and region. depth: spans open around
-it. start_clock, end_clock: raw, of the SM's counter, or host nanoseconds in the interpreter.
-duration: from start to end; busy: the same less what interrupted it. Raw: the cost of the records
-is in them. The cycles are null for interpreter times. pieces: uninterrupted parts, 0 for a mark.
-start_ns, end_ns: since the launch's first entry, all SMs on one axis; nanoseconds are null where
-the frequency is unknown. ambiguous: the clocks may be off by multiples of 2^32 cycles.
+record of `kl.value` carries, or the id of an event, exactly, of whatever type
+(`kperfir.records.Region.scalar`); else null. instance: number of the span among those kept of its
+warp and region. depth: spans open around it. start_clock, end_clock: raw, of the SM's counter, or
+host nanoseconds in the interpreter. duration: from start to end; busy: the same less what
+interrupted it. Raw: the cost of the records is in them. The cycles are null for interpreter times.
+pieces: uninterrupted parts, 0 for a mark. end_warp: that of the end, which of an event may be
+another. start_ns, end_ns: since the launch's first entry, all SMs on one axis; nanoseconds are null
+where the frequency is unknown. ambiguous: the clocks may be off by multiples of 2^32 cycles.
 """
 
 
@@ -81,6 +83,7 @@ def events_table(capture: int, launch: Launch, kernel: Kernel, axis: Axis, heade
         "duration_cycles": _cycles(kernel, duration),
         "busy_cycles": _cycles(kernel, spans.busy),
         "pieces": spans.pieces,
+        "end_warp": spans.end_warp * kernel.layout.warp_step,
         "start_ns": _or_null(start_ns, count),
         "end_ns": _or_null(end_ns, count),
         "duration_ns": _or_null(_ns(axis, duration), count),

@@ -84,7 +84,7 @@ class Recorder:
 
     # --- programs
 
-    def begin(self, x: int, y: int, z: int) -> None:
+    def begin_program(self, x: int, y: int, z: int) -> None:
         """The next program of the grid starts."""
         self.finish()
         cta = x + self.grid[0] * (y + self.grid[1] * z)
@@ -100,7 +100,7 @@ class Recorder:
         if self._scopes and self.error is None:
             self.error = not_left(self._scopes[-1])
         if "kernel" in self._rules and len(self._stack) == 1:
-            self.end()
+            self.end_region()
         self._reset()
         self.programs[-1].end_ns = time.perf_counter_ns()
 
@@ -120,7 +120,7 @@ class Recorder:
         self._stack.append(region)
         self._write(region, "start")
 
-    def end(self) -> None:
+    def end_region(self) -> None:
         """The innermost region ends."""
         self._write(self._stack.pop(), "end")
 
@@ -146,7 +146,7 @@ class Recorder:
             self.error = self.error or unbalanced(name, file, line, entered[-1] if entered else None)
             return
         self._scopes.pop()
-        self.end()
+        self.end_region()
 
     def mark(self, name: str, file: str, line: int) -> None:
         """A point in time."""
@@ -159,6 +159,14 @@ class Recorder:
         region = self.function.tables.region(parent, name, "sync", "value", file, line, scalar)
         self._write(region, "value", bits)
 
+    def begin(self, name: str, scalar: Scalar, bits: int, file: str, line: int) -> None:
+        """An event starts."""
+        self._write(self.function.tables.event(name, file, line, scalar), "start", bits)
+
+    def end(self, name: str, scalar: Scalar, bits: int, file: str, line: int) -> None:
+        """An event ends."""
+        self._write(self.function.tables.event(name, file, line, scalar), "end", bits)
+
     # --- operations and loops
 
     def begin_operation(self, rule: str, source: tuple[str, int]) -> None:
@@ -169,7 +177,7 @@ class Recorder:
     def end_operation(self) -> None:
         """It ends."""
         self._busy = False
-        self.end()
+        self.end_region()
 
     def wants(self, rule: str) -> bool:
         """Whether an operation of this kind is recorded here; one inside another is part of it."""
@@ -188,7 +196,7 @@ class Recorder:
             self._suspicion = self._suspicion or not_left(self._scopes[-1])
             for _ in self._scopes[self._outer[-1] :]:
                 self._scopes.pop()
-                self.end()
+                self.end_region()
 
     def end_loop(self) -> None:
         """A loop ends, however it was left."""
@@ -197,7 +205,7 @@ class Recorder:
         self.end_body()
         self._outer.pop()
         if "loop" in self._rules:
-            self.end()
+            self.end_region()
 
     # --- what is written to the capture
 
