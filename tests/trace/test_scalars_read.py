@@ -65,7 +65,7 @@ def test_values_of_each_type(tmp_path: Path) -> None:
         ("scale", single, 1300, 0, 0, None),
         ("scale", math.inf, 1400, 0, 0, None),
     ]
-    assert trace.problems() == ()
+    assert {p.code for p in trace.problems()} <= {"unknown-frequency"}  # the launch is short
     regions = trace.summary().kernels[0].regions
     assert [(r.values.scalar, r.values.least, r.values.greatest) for r in regions if r.values] == [
         ("int32", -3, -3),
@@ -89,7 +89,7 @@ def test_events_cross_warps_and_each_other(tmp_path: Path) -> None:
         ("copy", 8, 0, 0, 0, 300),
         ("copy", 7, 1, 0, 1, 50),
     ]
-    assert trace.problems() == ()
+    assert {p.code for p in trace.problems()} <= {"unknown-frequency"}  # the launch is short
     region = trace.summary().kernels[0].regions[3]
     assert (region.count, region.total, region.share, region.values) == (3, 650, None, None)
     trace.export(tmp_path / "x.json")
