@@ -31,7 +31,8 @@ padded to 16 bytes, then `slots` times one u64 a lane: the address of that lane'
 A record of 8 bytes is {u32 site, u32 clock bits 31:0}; one of 16 bytes is
 {u32 site, u32 version, u64 clock}. Words are little-endian. A warp's n-th record
 lies in slot n mod `slots`, so a ring that wrapped keeps the newest records and
-its oldest is at (count mod slots). A layout that does not wrap keeps the first
+its oldest is at (count mod slots). Where the site's region carries a scalar, its
+32 bits stand in the place of the version. A layout that does not wrap keeps the first
 `slots` records, and its count goes on. The count is kept in bytes, in 32 bits: past 2^32
 bytes of records of one warp it begins again at 0, and so does a layout that does not wrap.
 Accesses are counted one by one.
@@ -78,8 +79,9 @@ MAX_STACK_SLOTS = 128
 
 Place = Literal["shared", "global", "host", "stack"]
 Role = Literal["sync", "issue", "wait"]
-Origin = Literal["kernel", "scope", "rule", "mark", "pass"]
-Kind = Literal["start", "end", "mark"]
+Origin = Literal["kernel", "scope", "rule", "mark", "pass", "value", "event"]
+Kind = Literal["start", "end", "mark", "value"]
+Scalar = Literal["int32", "uint32", "float32"]
 AccessKind = Literal["load", "store", "async-copy", "atomic"]
 
 
@@ -178,6 +180,7 @@ class Region:
         parent: id of the enclosing region, None at the top.
         file, line: source position of the scope, or of the operation for a rule.
         operations: names of the IR operations that place its records.
+        scalar: type of what its records carry; None where they carry nothing.
     """
 
     id: int
@@ -188,6 +191,12 @@ class Region:
     file: str = ""
     line: int = 0
     operations: tuple[str, ...] = ()
+    scalar: Scalar | None = None
+
+    @property
+    def is_moment(self) -> bool:
+        """Whether its records stand for moments, which have no time to add up."""
+        return self.origin in ("mark", "value")
 
 
 @dataclass(frozen=True)

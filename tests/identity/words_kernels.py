@@ -34,11 +34,15 @@ def called(value):
 def rows(x, out, n, flag, BLOCK: tl.constexpr):
     at = tl.program_id(0) * n * BLOCK + tl.arange(0, BLOCK)
     kl.mark("start")
+    kl.value("half", n / 2)
     total = tl.zeros((BLOCK,), tl.float32)
     for i in range(n):
+        kl.value("turn", i * 3)
         kl.enter("load")
         row = tl.load(x + at + i * BLOCK)
         kl.exit("load")
+        kl.begin("row", i + 7)
+        kl.end("row", i)
         with kl.scope("work"):
             total += normalised(row)
             kl.mark("added")
@@ -73,9 +77,12 @@ def gluon_rows(x, out, n, BLOCK: gl.constexpr):
     at = gl.program_id(0) * n * BLOCK + gl.arange(0, BLOCK, layout)
     kl.mark("start")
     for i in range(n):
+        kl.value("turn", i * 3)
         kl.enter("load")
         value = gl.load(x + at + i * BLOCK)
         kl.exit("load")
+        kl.begin("row", i + 7)
+        kl.end("row", i)
         gl.store(out + at + i * BLOCK, scaled(value, 1.5))
 
 

@@ -195,3 +195,37 @@ def fails_if(x, bad):
             tl.static_assert(bad == 0, "mine")
             kl.exit("inner")
     kl.exit("outer")
+
+
+@triton.jit
+def halved(x):
+    kl.value("half", x / 2)
+    return x / 2
+
+
+@triton.jit
+def values(x, out, n, BLOCK: tl.constexpr):
+    """One value of each type: a number from memory, the turn, one known at compile time, one without sign."""
+    at = tl.arange(0, BLOCK)
+    for i in range(n):
+        with kl.scope("row"):
+            kl.value("turn", i)
+            tl.store(out + at + i * BLOCK, tl.load(x + at + i * BLOCK) * halved(tl.load(x + i)))
+    kl.value("block", BLOCK)
+    kl.value("top", (n - 4).to(tl.uint32, bitcast=True))
+
+
+@triton.jit
+def carries_a_tensor(x, out, n, BLOCK: tl.constexpr):
+    kl.value("all", tl.load(x + tl.arange(0, BLOCK)))
+
+
+@triton.jit
+def events(x, out, n, BLOCK: tl.constexpr):
+    """An event starts in one turn and ends in the next; the last never ends."""
+    at = tl.arange(0, BLOCK)
+    for i in range(n):
+        if i > 0:
+            kl.end("row", i - 1)
+        kl.begin("row", i)
+        tl.store(out + at + i * BLOCK, tl.load(x + at + i * BLOCK))

@@ -45,6 +45,12 @@ predicate "!%p" source_bytes "%n" : !kperf_gpu.index
   kperf_gpu.count %6 region 1 : i32 version "%t" iterations "3" : !kperf_gpu.index
   kperf.record end "load" site 4 : i32 version %3 : i32
   kperf.record end "load" site 4 : i32 version %3, %3 : i32, i32
+  kperf.record_scalar value "tile" site 5 : i32 carries %3 if %3 : i32, i32
+  kperf.record_scalar start "copy" site 6 : i32 carries %3 if %3 : i32, i32
+  kperf.record_scalar end "copy" site 7 : i32 carries %3 if %3 : i32, i32
+  kperf.record_scalar value "tile" site 5 : i32 carries %3 if %3 : i32, i32 version %3, %3 : i32, i32
+  kperf_gpu.circular_store %5, %4 site 5 : i32 carries "%v" if "%h" : i64, !kperf_gpu.index
+  kperf_gpu.store_counter %5, %4 site 5 : i32 version "%t" iterations "3" carries "%v" if "%h" : i64, !kperf_gpu.index
   %8 = kperf_gpu.stack_alloc 512 : i32 : !kperf_gpu.buffer<"stack">
   %9 = kperf_gpu.init %8, %1 slots 64 : i32 record_bytes 8 : i32 : \
 !kperf_gpu.buffer<"stack">, !kperf_gpu.buffer<"global"> -> !kperf_gpu.index
@@ -91,6 +97,28 @@ WRONG = {
     "last CTAs": '%0 = kperf_gpu.global_scratch_alloc 64 : i32 : !kperf_gpu.buffer<"global">\n'
     '%1 = kperf_gpu.init %0, %0 slots 2 : i32 record_bytes 8 : i32 ctas "last-8" : '
     '!kperf_gpu.buffer<"global">, !kperf_gpu.buffer<"global"> -> !kperf_gpu.index',
+    **{
+        name: '%0 = kperf_gpu.read_counter "clock" : i32\n%1 = kperf_gpu.read_counter "clock" : i64\n' + text
+        for name, text in (
+            ("scalar of 64 bits", 'kperf.record_scalar value "x" site 3 carries %1 if %0 : i64, i32'),
+            ("wide condition", 'kperf.record_scalar value "x" site 3 carries %0 if %1 : i32, i64'),
+            ("mark with a scalar", 'kperf.record_scalar mark "x" site 3 carries %0 if %0 : i32, i32'),
+            ("value without scalar", 'kperf.record value "x" site 3 : i32'),
+            ("scalar without name", 'kperf.record_scalar value "" site 3 carries %0 if %0 : i32, i32'),
+        )
+    },
+    **{
+        name: '%0 = kperf_gpu.global_scratch_alloc 64 : i32 : !kperf_gpu.buffer<"global">\n'
+        "%1 = kperf_gpu.init %0, %0 slots 2 : i32 record_bytes 16 : i32 : "
+        '!kperf_gpu.buffer<"global">, !kperf_gpu.buffer<"global"> -> !kperf_gpu.index\n'
+        f'%2 = kperf_gpu.read_counter "clock" : {kind}\n'
+        f"kperf_gpu.circular_store %2, %1 site 0 : i32 {text} : {kind}, !kperf_gpu.index"
+        for name, kind, text in (
+            ("scalar without condition", "i64", 'carries "%v"'),
+            ("condition without scalar", "i64", 'if "%h"'),
+            ("scalar beside a narrow clock", "i32", 'carries "%v" if "%h"'),
+        )
+    },
     "three turns": '%0 = kperf_gpu.read_counter "clock" : i32\n'
     'kperf.record start "x" site 3 : i32 version %0, %0, %0 : i32, i32, i32',
     "wide turn": '%0 = kperf_gpu.read_counter "clock" : i64\nkperf.record start "x" site 3 : i32 version %0 : i64',

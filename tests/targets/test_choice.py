@@ -117,7 +117,7 @@ def test_a_ring_that_does_not_wrap_has_room_or_not() -> None:
 def test_the_first_word_of_a_record(turn: Turn, record_bytes: int) -> None:
     lines = [
         line.replace("llvm.zext %t : i32 to i64", "llvm.or %t, %t : i64")
-        for line in site_word(2, 5, record_bytes, turn)
+        for line in site_word(2, 5, record_bytes, turn.number)
     ]
     version = 9 if turn.number and record_bytes == 16 else 0
     assert run(lines, {"%t": 9})["%kp_site2"] == 5 | version << 32

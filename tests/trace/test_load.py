@@ -28,7 +28,7 @@ def test_events_of_a_launch(tmp_path: Path) -> None:
     assert table.schema == EVENTS
     rows = table.select([n for n in EVENTS.names if not n.endswith("_ns")]).to_pylist()
     common = {"capture": 0, "launch": 0, "kernel": "add", "role": "sync", "cta": 0, "sm": 3, "warp": 0, "instance": 0}
-    common |= {"ambiguous": False, "iteration": None}
+    common |= {"ambiguous": False, "iteration": None, "value": None, "end_warp": 0}
     assert rows == [
         common | dict(region_id=0, region="kernel", depth=0, start_clock=1100, end_clock=1900, duration_cycles=800)
         | dict(busy_cycles=800, pieces=1),

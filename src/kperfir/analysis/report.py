@@ -61,6 +61,8 @@ def _kernel(console: Console, kernel: KernelSummary) -> None:
         console.print(f"  plain:        {_resources(kernel.plain)}")
         console.print(f"  with records: {_resources(kernel.instrumented)}")
     console.print(_memory(kernel) if kernel.holds_addresses else _regions(kernel))
+    if any(region.values for region in kernel.regions):
+        console.print(_values(kernel))
     if kernel.fidelity.scopes:
         show(console, kernel.fidelity.scopes, kernel.fidelity.absent)
 
@@ -74,6 +76,21 @@ def _regions(kernel: KernelSummary) -> Table:
     table.add_column("source")
     for region in kernel.regions:
         table.add_row(*_row(region, kernel.holds_sums))
+    return table
+
+
+def _values(kernel: KernelSummary) -> Table:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("  value")
+    for name in ("type", "count", "min", "median", "max"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("source")
+    for region in kernel.regions:
+        if (of := region.values) is not None:
+            digits = 9 if of.scalar == "float32" else 11  # enough to tell any two apart
+            numbers = (f"{number:.{digits}g}" for number in (of.least, of.median, of.greatest))
+            source = _source(region.file, region.line)
+            table.add_row(f"  {region.name}", of.scalar, str(region.count), *numbers, source)
     return table
 
 

@@ -52,7 +52,7 @@ def standing(launch: LaunchTrace) -> tuple[Stand, ...]:
         row, site = int(found.row[i]), table.sites[int(found.site[i])]
         last, version = table.regions[site.region], int(found.version[i])
         # where no start is left without its end, the newest record tells what lies around it
-        around = last.id if site.kind == "start" else last.parent
+        around = last.id if site.kind == "start" and last.origin != "event" else last.parent
         innermost = int(found.open_region[i]) if found.open_region[i] >= 0 else around
         stands.append(
             Stand(

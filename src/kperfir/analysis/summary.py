@@ -15,9 +15,10 @@ from kperfir.analysis.addresses import MemoryOperation, memory_operations
 from kperfir.analysis.fidelity import KernelFidelity, kernel_fidelity
 from kperfir.analysis.standing import Stand, standing
 from kperfir.capture.schema import Kernel, Problem, Resources, Session, Shares
-from kperfir.records import Region
+from kperfir.records import Region, Scalar
 from kperfir.trace import LaunchTrace, Trace
 from kperfir.trace.decode import I64, Headers
+from kperfir.trace.scalars import as_numbers
 from kperfir.trace.sums import Sums
 
 
@@ -29,11 +30,12 @@ class RegionSummary:
         depth: regions that enclose it in the source.
         count: spans, or marks. total, median, p95: busy time, in the kernel's unit;
             None where there is nothing to measure: a mark, or a region without span.
+        values: of what its records carry; None where they carry nothing, or there are none.
         mean, least, greatest: the same where the kernel adds up itself, which leaves no
             median; least and greatest are of uninterrupted parts. Else None.
         share: total over the time that the region's warps were in the kernel. Where a
             ring wrapped, that time runs from its oldest kept record; where records found
-            no slot, to its newest.
+            no slot, to its newest. None for events, which overlap.
     """
 
     name: str
@@ -50,6 +52,17 @@ class RegionSummary:
     mean: float | None = None
     least: int | None = None
     greatest: int | None = None
+    values: ValueSummary | None = None
+
+
+@dataclass(frozen=True)
+class ValueSummary:
+    """Of the scalars that a region's records carry; NaN where one of them is."""
+
+    scalar: Scalar
+    least: float
+    median: float
+    greatest: float
 
 
 @dataclass(frozen=True)
@@ -172,17 +185,19 @@ def _kernel(kernel: Kernel, launches: list[LaunchTrace], shares: Shares) -> Kern
 
 def _regions(regions: tuple[Region, ...], launches: list[LaunchTrace]) -> tuple[RegionSummary, ...]:
     busy = [launch.spans.busy for launch in launches]
+    scalars = [launch.spans.scalar for launch in launches]
     of = [launch.spans.region for launch in launches]
     within = sum((_time_of_warps(launch, len(regions)) for launch in launches), np.zeros(len(regions), np.int64))
     parents = [r.parent for r in regions]
-    return tuple(
-        _region(region, np.concatenate([b[o == region.id] for b, o in zip(busy, of, strict=True)]), within, parents)
-        for region in regions
-    )
+
+    def all_of(region: Region, values: list[I64]) -> I64:
+        return np.concatenate([v[o == region.id] for v, o in zip(values, of, strict=True)])
+
+    return tuple(_region(r, all_of(r, busy), all_of(r, scalars), within, parents) for r in regions)
 
 
-def _region(region: Region, busy: I64, within: I64, parents: list[int | None]) -> RegionSummary:
-    timed = len(busy) > 0 and region.origin != "mark"
+def _region(region: Region, busy: I64, scalars: I64, within: I64, parents: list[int | None]) -> RegionSummary:
+    timed = len(busy) > 0 and not region.is_moment
     total, kernel_time = int(busy.sum()), int(within[region.id])
     return RegionSummary(
         **_described(region, parents),
@@ -190,8 +205,16 @@ def _region(region: Region, busy: I64, within: I64, parents: list[int | None]) -
         total=total if timed else None,
         median=float(np.median(busy)) if timed else None,
         p95=float(np.percentile(busy, 95)) if timed else None,
-        share=total / kernel_time if timed and kernel_time > 0 else None,
+        share=total / kernel_time if timed and kernel_time > 0 and region.origin != "event" else None,
+        values=_values(region.scalar, scalars) if region.origin == "value" else None,
     )
+
+
+def _values(scalar: Scalar | None, bits: I64) -> ValueSummary | None:
+    if scalar is None or not len(bits):
+        return None
+    numbers = as_numbers(bits, scalar)
+    return ValueSummary(scalar, float(numbers.min()), float(np.median(numbers)), float(numbers.max()))
 
 
 def _summed(regions: tuple[Region, ...], launches: list[LaunchTrace]) -> tuple[RegionSummary, ...]:
@@ -204,7 +227,7 @@ def _summed(regions: tuple[Region, ...], launches: list[LaunchTrace]) -> tuple[R
 def _added_up(region: Region, found: list[tuple[Headers, Sums]], parents: list[int | None]) -> RegionSummary:
     counts = [sums.count[:, :, region.id] for _, sums in found]
     count = sum(int(c.sum()) for c in counts)
-    timed = count > 0 and region.origin != "mark"
+    timed = count > 0 and not region.is_moment
     total = sum(int(sums.total[:, :, region.id].sum()) for _, sums in found)
     within = sum(
         int(((headers.end_clock - headers.start_clock)[:, None] * (c > 0)).sum())

@@ -23,7 +23,7 @@ from kperfir.bridge.user_passes import UserPasses
 from kperfir.errors import LoweringError
 from kperfir.ir.attributes import get_text
 from kperfir.ir.chunks import ChunkedKernel, read_kernel
-from kperfir.ir.kperf import StartInstrumentationOp, StopInstrumentationOp
+from kperfir.ir.kperf import RecordScalarOp, StartInstrumentationOp, StopInstrumentationOp
 from kperfir.ir.kperf_gpu import Counter
 from kperfir.passes.addresses import trace_addresses
 from kperfir.passes.scopes import read_scopes
@@ -78,6 +78,8 @@ def lower_to_gpu(module: Any, user: UserPasses) -> GpuKernel:
     kernel = read_kernel(generic_text(module))
     user.before_lowering(kernel, module.context)
     request = _request(kernel)
+    if any(isinstance(op, RecordScalarOp) for op in kernel.body.ops):
+        request = request.with_scalars()
     warps = kernel.integer("ttg.total-num-warps") or kernel.integer("ttg.num-warps")
     warp_size = kernel.integer("ttg.threads-per-warp")
     if not warps or not warp_size:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -46,6 +46,8 @@ class Request:
     version: whether records carry the turn of their loop, or of the outermost.
     passes: keys of users' passes, in order.
     addresses: kinds of access whose addresses are traced; then nothing is timed.
+    slots_chosen: nobody asked for a number of slots.
+    holds_scalars: a record carries a scalar, and all have room for it.
     file: the kernel's, which the table of regions names; Triton's own key does not have it.
     """
 
@@ -62,6 +64,8 @@ class Request:
     version: Version = "none"
     passes: tuple[str, ...] = ()
     addresses: tuple[str, ...] = ()
+    slots_chosen: bool = False
+    holds_scalars: bool = False
     file: str = ""
 
     @staticmethod
@@ -80,6 +84,7 @@ class Request:
             iterations=str(plan.iterations),
             version=plan.version,
             addresses=plan.addresses,
+            slots_chosen=not plan.slots,
         )
 
     @property
@@ -91,8 +96,21 @@ class Request:
 
     @property
     def counter_bits(self) -> int:
-        """What is read at a record; one with a version has room for the whole clock, one in host memory needs it."""
-        return 32 if self.metric == "clock32" and self.version == "none" and self.place != "host" else 64
+        """What is read at a record; one with a version or a scalar has room for the whole clock, one in host memory
+        needs it.
+        """
+        narrow = self.metric == "clock32" and self.version == "none" and self.place != "host"
+        return 32 if narrow and not self.holds_scalars else 64
+
+    def with_scalars(self) -> Request:
+        """The same for a kernel whose records carry scalars.
+
+        Slots in shared memory were chosen by the room that there is: rings of longer records keep their bytes.
+        """
+        wide = replace(self, holds_scalars=True)
+        if self.place != "shared" or not self.slots_chosen or self.record_bytes == wide.record_bytes:
+            return wide
+        return replace(wide, slots=max(self.slots * self.record_bytes // wide.record_bytes, 2))
 
     def turns(self) -> IterationNumbers | None:
         """What numbers of turns the records in loops need, for one kernel."""

@@ -17,11 +17,12 @@ from kperfir.ir.locations import Locations
 from kperfir.ir.printer import print_module
 from kperfir.ir.reader import read_module
 from kperfir.passes.carrier import lower_records
-from kperfir.passes.explicit import find_markers
+from kperfir.passes.explicit import Marker, find_markers
 from kperfir.passes.fidelity import found_operations, held_operations, kept_of
 from kperfir.passes.instrument import instrument
 from kperfir.passes.place import place
-from kperfir.passes.scopes import Scope, has_markers, scopes_text, tag_scopes
+from kperfir.passes.scalars import has_scalars, take_back
+from kperfir.passes.scopes import Scope, has_markers, not_carried, scopes_text, tag_scopes
 from kperfir.passes.user import When
 from kperfir.records import Table
 
@@ -91,19 +92,28 @@ def placed(
         LoweringError: there is nothing to record.
         PassError: a user's pass failed.
     """
-    marked, turns = has_markers(text), request.turns()
-    linked = marked or turns is not None or _ISOLATED in text or any(user.at("ttgir", when) for when in get_args(When))
+    marked, scalars, turns = has_markers(text), has_scalars(text), request.turns()
+    asked = any(user.at("ttgir", when) for when in get_args(When))
+    linked = marked or scalars or turns is not None or _ISOLATED in text or asked
     module = read_module(text, with_values=linked)
+    if scalars:
+        take_back(module, Locations.of(module))
     user.on_ttgir(module, "before", context)
     locations = Locations.of(module)
-    scopes, markers = find_markers(module, locations) if marked else (written.scopes, ())
+    scopes = written.scopes
+    markers: tuple[Marker, ...] = ()
+    if scalars or marked:
+        found_scopes, markers = find_markers(module, locations, len(scopes))
+        scopes += found_scopes
     if request.addresses:
         user.on_ttgir(module, "after", context)
         user.findings.extend(instrument(module, request.addresses, [m.op for m in markers]))
+        user.findings.extend(not_carried(scope) for scope in scopes if scope.scalar)
         if get_text(module.root.attributes_text, SCOPES_ATTRIBUTE) is None:
             set_text(module, SCOPES_ATTRIBUTE, scopes_text(scopes))
         return module, Written()
-    found = place(module, locations, request.regions, scopes, markers, turns, user.tables)
+    holds = request.strategy != "aggregate"
+    found = place(module, locations, request.regions, scopes, markers, turns, user.tables, holds)
     user.findings.extend(found.findings)
     user.on_ttgir(module, "after", context)
     if not user.at("llvm", "before"):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
 from pathlib import Path
 from types import UnionType
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import pyarrow as pa
 
@@ -237,7 +237,7 @@ def _fits(value: Any, hint: Any) -> bool:
         return isinstance(value, hint) and all(_fits(getattr(value, name), of) for name, of in _declared(hint))
     if origin is Literal:
         return value in inside
-    if origin is UnionType:
+    if origin in (UnionType, Union):  # of a Literal and None it is the latter
         return any(_fits(value, of) for of in inside)
     if origin is dict:
         return type(value) is dict and all(_fits(k, inside[0]) and _fits(v, inside[1]) for k, v in value.items())

@@ -5,7 +5,8 @@ Launches lie at the device's global time, so that what overlapped overlaps. CTAs
 are resident on an SM at once get slots of their own; one that starts after another has
 ended takes its slot. A span that a sibling interrupts is drawn in its parts. Viewers
 keep whole nanoseconds and drop slices that cross: times are rounded before they become
-microseconds, and a slice that crosses another on its track moves to a track beside it.
+microseconds, and a slice that crosses another on its track moves to a track beside it. Events, which
+cross by their nature, are async slices.
 """
 
 from __future__ import annotations
@@ -21,8 +22,11 @@ import numpy as np
 
 from kperfir.export.exported import Exported, times_of
 from kperfir.export.slots import Slots
+from kperfir.records import Scalar
 from kperfir.trace import LaunchTrace, Trace
 from kperfir.trace.decode import I64
+from kperfir.trace.pair import Spans
+from kperfir.trace.scalars import scalars_of
 
 MAX_EVENTS = 2_000_000
 _CYCLES = " (cycles, not ns; SMs not aligned)"
@@ -104,6 +108,7 @@ def _slices(launch: LaunchTrace) -> _Slices:
 
 def _events(launch: LaunchTrace, slices: _Slices, count: int, offset_ns: int, tracks: _Tracks) -> Iterator[Event]:
     spans, regions = launch.spans, launch.kernel.table.regions
+    values = scalars_of(regions, spans)
     rows = spans.row[slices.span]
     slots = tracks.slots_of(launch, rows, slices.start_ns + offset_ns, slices.end_ns + offset_ns)
     args = [_region_args(r.role, r.file, r.line, launch.launch.number) for r in regions]
@@ -113,9 +118,11 @@ def _events(launch: LaunchTrace, slices: _Slices, count: int, offset_ns: int, tr
     for span, row, warp, region, start, end in zip(*(f[:count].tolist() for f in fields), strict=True):
         sm, cta = int(launch.headers.sm[row]), int(launch.headers.cta[row])
         start_ns, end_ns = offset_ns + start, offset_ns + end
-        is_mark = regions[region].origin == "mark"
+        is_mark = regions[region].is_moment
         process = tracks.process(launch, sm, unit)
-        thread = tracks.thread(process, slots[row], warp, start_ns, end_ns, is_mark)
+        thread = tracks.thread(
+            process, slots[row], warp, start_ns, end_ns, regions[region].origin in ("mark", "value", "event")
+        )
         yield from tracks.new_names()
         event: Event = {"name": regions[region].name, "cat": launch.kernel.name, "pid": process, "tid": thread}
         event["ts"] = start_ns / 1000
@@ -125,9 +132,30 @@ def _events(launch: LaunchTrace, slices: _Slices, count: int, offset_ns: int, tr
             "instance": int(spans.instance[span]),
             "span_clocks": int(spans.end[span]) - int(spans.start[span]),
         }
+        if spans.scalar[span] >= 0:
+            event["args"]["value"] = _json_number(values[span], regions[region].scalar)
         if spans.ambiguous[span]:
             event["args"]["ambiguous"] = True
-        yield event
+        if regions[region].origin == "event":
+            yield from _async(event, f"{launch.launch.id}.{cta}.{region}.{event['args']['value']}.{span}", spans, span)
+        else:
+            yield event
+
+
+def _async(event: Event, number: str, spans: Spans, span: int) -> Iterator[Event]:
+    """An event as the two ends of an async slice; they may overlap others of their track, and end on another."""
+    end_ts = event["ts"] + event.pop("dur")
+    event["args"]["end_warp"] = int(spans.end_warp[span])
+    both = {"name": event["name"], "cat": event["cat"], "id": number, "pid": event["pid"], "tid": event["tid"]}
+    yield both | {"ph": "b", "ts": event["ts"], "args": event["args"]}
+    yield both | {"ph": "e", "ts": end_ts}
+
+
+def _json_number(value: float, scalar: Scalar | None) -> int | float | str:
+    """A number as JSON has it, which knows no infinity and no NaN."""
+    if not np.isfinite(value):
+        return str(value)
+    return float(value) if scalar == "float32" else int(value)
 
 
 def _region_args(role: str, file: str, line: int, launch: int) -> Event:

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 from xdsl.ir import Block, Operation
 
 from kperfir.errors import IRError
-from kperfir.ir.kperf import RecordOp, StartInstrumentationOp, StopInstrumentationOp
+from kperfir.ir.kperf import RecordOp, RecordScalarOp, StartInstrumentationOp, StopInstrumentationOp
 
 PREFIX = "// KPERF<"
 
@@ -22,7 +22,8 @@ _FUNCTION = '  "llvm.func"('
 _KERNEL = re.compile(r"(?:nvvm|rocdl)\.kernel\b")
 _INTERNAL = "#llvm.linkage<internal>"
 _CARRIER = re.compile(
-    r'^(\s*)(%[\w$.#-]+) = "llvm\.inline_asm"\((.*?)\).*?asm_string = "// KPERF<(\d+) (\w+) (\S+)>.*?(?: (loc\(.*\)))?$'
+    r'^(\s*)(%[\w$.#-]+) = "llvm\.inline_asm"\((.*?)\).*?asm_string = "// KPERF<(\d+) (\w+)(\+?) (\S+)>'
+    r".*?(?: (loc\(.*\)))?$"
 )
 _BOUND = re.compile(
     r'^\s*(%[\w$.#-]+) = "llvm\.inline_asm"\(\).*?asm_string = "// KPERF<(start|stop) \w+ ([\w+-]+)>'
@@ -208,9 +209,9 @@ def _carrier(kernel: ChunkedKernel, line: str) -> None:
     match = _CARRIER.match(line)
     if match is None:
         raise IRError(f"A record's carrier cannot be read: {line.strip()[:120]!r}.", _CURE)
-    _, value, version, site, kind, name, location = match.groups()
-    record = RecordOp(kind, unquote(name), int(site))
-    kernel.carriers[record] = (value, location or "", version)
+    _, value, operands, site, kind, carries, name, location = match.groups()
+    record = (RecordScalarOp if carries else RecordOp)(kind, unquote(name), int(site))
+    kernel.carriers[record] = (value, location or "", operands)
     kernel.body.add_op(record)
 
 

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from xdsl.dialects.builtin import IntegerAttr, IntegerType, StringAttr, UnitAttr, i32
+from xdsl.dialects.builtin import IntegerAttr, IntegerType, StringAttr, UnitAttr, i32, i64
 from xdsl.ir import (
     Attribute,
     Dialect,
@@ -45,6 +45,7 @@ from xdsl.utils.exceptions import VerifyException
 from kperfir.errors import PlanError
 from kperfir.ir.gpu_types import BufferType, IndexType, Memory
 from kperfir.ir.kperf_gpu_memory import GlobalScratchAllocOp, LocalAllocOp, StackAllocOp
+from kperfir.ir.scalar import NO_SCALAR, Scalar
 from kperfir.ir.store_address import StoreAddressOp
 from kperfir.ir.turn import NO_TURN, Turn
 from kperfir.records import ADDRESS_BYTES, NARROW_RECORD_BYTES, WIDE_RECORD_BYTES, Layout
@@ -174,13 +175,27 @@ class _Store(IRDLOperation):
     version = opt_prop_def(StringAttr)
     left = opt_prop_def(StringAttr)
     iterations = opt_prop_def(StringAttr)
+    carries = opt_prop_def(StringAttr)
+    happens = opt_prop_def(StringAttr)
 
     traits = traits_def(MemoryWriteEffect())
-    assembly_format = "$clock `,` $index `site` $site " + _TURN_FORMAT + " attr-dict `:` type($clock) `,` type($index)"
+    assembly_format = (
+        "$clock `,` $index `site` $site " + _TURN_FORMAT + " (`carries` $carries^)? (`if` $happens^)? attr-dict"
+        " `:` type($clock) `,` type($index)"
+    )
 
-    def __init__(self, clock: SSAValue, index: SSAValue, site: int, turn: Turn = NO_TURN) -> None:
+    def __init__(
+        self, clock: SSAValue, index: SSAValue, site: int, turn: Turn = NO_TURN, scalar: Scalar = NO_SCALAR
+    ) -> None:
         properties: dict[str, Attribute] = {"site": IntegerAttr(site, i32)}
+        if scalar.bits:
+            properties |= {"carries": StringAttr(scalar.bits), "happens": StringAttr(scalar.happens)}
         super().__init__(operands=[clock, index], properties=properties | _versioned(turn))
+
+    @property
+    def scalar(self) -> Scalar:
+        """What the record carries."""
+        return Scalar(*("" if of is None else of.data for of in (self.carries, self.happens)))
 
     @property
     def turn(self) -> Turn:
@@ -190,6 +205,10 @@ class _Store(IRDLOperation):
     def verify_(self) -> None:
         if self.site.value.data < 0:
             raise VerifyException("a site is not negative")
+        if bool(self.scalar.bits) != bool(self.scalar.happens):
+            raise VerifyException("a record that carries a scalar says whether it does, and no other does")
+        if self.scalar.bits and self.clock.type != i64:
+            raise VerifyException("a record that carries a scalar has 16 bytes, and a clock of 64 bits")
         _verify_turn(self.turn)
 
 
@@ -197,6 +216,7 @@ class _Store(IRDLOperation):
 class StoreCounterOp(_Store):
     """Write one record and advance; one that finds no room is counted, and not written.
 
+    `carries` names what it carries in the place of the version, `if` a number that is 0 where there is nothing.
     `version` names the number of the loop's turn in the text around, `left` that of the turns behind it; with
     `iterations` nothing is written in others.
     """
@@ -206,7 +226,7 @@ class StoreCounterOp(_Store):
 
 @irdl_op_definition
 class CircularStoreOp(_Store):
-    """Write one record over the oldest and advance; version and iterations as above."""
+    """Write one record over the oldest and advance; all else as above."""
 
     name = "kperf_gpu.circular_store"
 

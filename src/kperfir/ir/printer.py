@@ -10,7 +10,7 @@ from xdsl.ir import Block, SSAValue
 
 from kperfir.errors import IRError
 from kperfir.ir.foreign import ForeignModule, ForeignOp, TextType
-from kperfir.ir.kperf import RecordOp
+from kperfir.ir.kperf import Record
 
 
 def print_module(module: ForeignModule, without_records: bool = False) -> str:
@@ -74,7 +74,7 @@ class _Printer:
             arguments = f"({text.arguments})" if text.arguments else ""
             self.lines.append(f"{indent}{text.label}{arguments}:{text.comment}")
         for op in block.ops:
-            if self.without_records and isinstance(op, RecordOp):
+            if self.without_records and isinstance(op, Record):
                 continue
             if not isinstance(op, ForeignOp):
                 raise IRError(f"{op.name} was not lowered before the module was printed.", "This is a bug in a pass.")

@@ -16,10 +16,10 @@ from xdsl.printer import Printer
 from kperfir.errors import IRError
 from kperfir.ir.chunks import ChunkedKernel, ChunkOp, ReturnOp
 from kperfir.ir.foreign import ForeignModule, ForeignOp, walk
-from kperfir.ir.kperf import RecordOp, StartInstrumentationOp, StopInstrumentationOp
+from kperfir.ir.kperf import Record, RecordOp, RecordScalarOp, StartInstrumentationOp, StopInstrumentationOp
 from kperfir.ir.printer import print_module
 
-_OWN = ('"kperf.record"(', '"kperf.start_instrumentation"(')
+_OWN = ('"kperf.record"(', '"kperf.record_scalar"(', '"kperf.start_instrumentation"(')
 _PROPERTIES = re.compile(r'kind = #kperf<kind (\w+)>, region_name = "((?:[^"\\]|\\.)*)", site = (\d+) : i32')
 _BOUNDS = (StartInstrumentationOp.name, StopInstrumentationOp.name)
 _BOUND = re.compile(r'<{analysis = "addresses"(?:, kinds = "([\w+-]+)")?}>')
@@ -28,6 +28,13 @@ _NAMES = {
     "kperf_gpu.local_alloc": "kperf_ring",
     "kperf_gpu.init": "kperf_index",
     "kperf_gpu.read_counter": "kperf_clock",
+}
+
+
+# class, kinds, and how many operands there are at least
+_RECORDS = {
+    RecordOp.name: (RecordOp, ("start", "end", "mark"), 0),
+    RecordScalarOp.name: (RecordScalarOp, ("value", "start", "end"), 2),
 }
 
 
@@ -40,7 +47,7 @@ def spell_records(module: ForeignModule) -> str:
     """The module as generic text, its records included; the module is changed and not to be used again."""
     for op in list(module.root.walk()):
         match op:
-            case RecordOp():
+            case Record():
                 _replace(op, ForeignOp(op.name, list(op.operands), properties_text=_properties(op)))
             case StartInstrumentationOp():
                 text = f' <{{analysis = "{op.analysis.data}", kinds = "{op.kinds.data}"}}>'
@@ -58,14 +65,15 @@ def read_records(module: ForeignModule) -> None:
     Raises:
         IRError: one is not what `spell_records` writes.
     """
-    for op in [op for op in walk(module.root) if op.opname == RecordOp.name]:
+    for op in [op for op in walk(module.root) if op.opname in _RECORDS]:
+        made, kinds, least = _RECORDS[op.opname]
         found = _PROPERTIES.search(op.properties_text)
-        if found is None or found.group(1) not in ("start", "end", "mark"):
+        if found is None or found.group(1) not in kinds or len(op.operands) < least:
             raise IRError(
-                f"'kperf.record{op.properties_text}' is no record.",
+                f"'{op.opname}{op.properties_text}' is no record.",
                 'Write \'"kperf.record"() <{kind = #kperf<kind start>, region_name = "load", site = 0 : i32}>\'.',
             )
-        _replace(op, RecordOp(found.group(1), found.group(2), int(found.group(3)), list(op.operands)))
+        _replace(op, made(found.group(1), found.group(2), int(found.group(3)), list(op.operands)))
     for op in [op for op in walk(module.root) if op.opname in _BOUNDS]:
         _replace(op, _bound(op))
 
@@ -109,7 +117,7 @@ def _bound(op: ForeignOp) -> Operation:
     return StartInstrumentationOp(tuple(found.group(1).split("+"))) if starts else StopInstrumentationOp()
 
 
-def _properties(record: RecordOp) -> str:
+def _properties(record: Record) -> str:
     name = record.region_name.data.replace("\\", "\\\\").replace('"', '\\"')
     kind, site = record.kind.data, record.site.value.data
     return f' <{{kind = #kperf<kind {kind}>, region_name = "{name}", site = {site} : i32}}>'

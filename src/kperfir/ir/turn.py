@@ -28,7 +28,7 @@ class Turn:
 
     @staticmethod
     def of(names: str, iterations: Windows) -> Turn:
-        """From the operands of a carrier: none, the number, or both."""
+        """From the version of a carrier, the names of its operands: none, the number, or both."""
         number, _, left = names.partition(",")
         return Turn(number.strip(), left.strip(), iterations if number else ALL)
 

@@ -7,6 +7,6 @@ Without a recording these words leave nothing behind: the compiled kernel is the
 same as without them.
 """
 
-from kperfir.language.words import active, emitting, enter, exit, mark, scope
+from kperfir.language.words import active, begin, emitting, end, enter, exit, mark, scope, value
 
-__all__ = ["active", "emitting", "enter", "exit", "mark", "scope"]
+__all__ = ["active", "begin", "emitting", "end", "enter", "exit", "mark", "scope", "value"]

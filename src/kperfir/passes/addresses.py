@@ -13,7 +13,7 @@ from xdsl.ir import Operation, SSAValue
 
 from kperfir.errors import LoweringError
 from kperfir.ir.chunks import ChunkedKernel, ChunkOp, location_of
-from kperfir.ir.kperf import RecordOp, StartInstrumentationOp, StopInstrumentationOp
+from kperfir.ir.kperf import Record, StartInstrumentationOp, StopInstrumentationOp
 from kperfir.ir.locations import Locations
 from kperfir.ir.store_address import Accessed, StoreAddressOp
 from kperfir.passes.finding import Finding
@@ -63,7 +63,7 @@ def trace_addresses(
     index = framed(kernel, layout, chosen)
     for op in list(kernel.body.ops):
         match op:
-            case RecordOp():
+            case Record():
                 what = f"Record '{op.region_name.data}' of a pass stands in it, and a trace of addresses has no times."
                 raise LoweringError(what, "Leave the pass out, or record twice.")
             case StartInstrumentationOp() | StopInstrumentationOp():

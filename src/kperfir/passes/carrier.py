@@ -1,6 +1,6 @@
 """Carry kperf's operations through Triton's own lowering: each becomes an empty inline assembly that says what it is.
 
-The carrier has a side effect and no operand but its version, so nothing moves or
+The carrier has a side effect and no operand but its version and what it carries, so nothing moves or
 copies it for the sake of data, and it arrives in the LLVM dialect as a line that is easy to find.
 """
 
@@ -13,12 +13,12 @@ from urllib.parse import quote
 
 from kperfir.ir.chunks import PREFIX
 from kperfir.ir.foreign import ForeignModule, ForeignOp, take_place, text_type
-from kperfir.ir.kperf import RecordOp, StartInstrumentationOp, StopInstrumentationOp
+from kperfir.ir.kperf import Record, RecordScalarOp, StartInstrumentationOp, StopInstrumentationOp
 
 _CARRIER = "tt.elementwise_inline_asm"
-_RECORD = re.compile(rf"{re.escape(PREFIX)}(\d+) (\w+) ")
+_RECORD = re.compile(rf"{re.escape(PREFIX)}(\d+) (\w+\+?) ")
 
-Carried = RecordOp | StartInstrumentationOp | StopInstrumentationOp
+Carried = Record | StartInstrumentationOp | StopInstrumentationOp
 
 
 def lower_records(module: ForeignModule) -> int:
@@ -61,8 +61,9 @@ def _quoted(name: str) -> str:
 
 def _said(op: Carried) -> str:
     match op:
-        case RecordOp():
-            return f"{op.site.value.data} {op.kind.data} {_quoted(op.region_name.data)}"
+        case Record():
+            carries = "+" if isinstance(op, RecordScalarOp) else ""
+            return f"{op.site.value.data} {op.kind.data}{carries} {_quoted(op.region_name.data)}"
         case StartInstrumentationOp():
             return f"start {op.analysis.data} {op.kinds.data}"
         case StopInstrumentationOp():

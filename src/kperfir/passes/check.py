@@ -8,7 +8,7 @@ from itertools import zip_longest
 from xdsl.ir import Block, Operation, SSAValue
 
 from kperfir.ir.foreign import ForeignModule, ForeignOp
-from kperfir.ir.kperf import RecordOp
+from kperfir.ir.kperf import Record
 from kperfir.ir.printer import print_module
 
 _HEAD = re.compile(r'\s*(?:%[^=]*? = )?"[\w.$]+"\(')
@@ -22,7 +22,7 @@ def broken_link(module: ForeignModule) -> tuple[Operation, str] | None:
         for number, value in enumerate(op.operands):
             if not _is_inside(value, inside):
                 return op, f"uses as operand {number} a value that nothing in the module defines"
-        if not isinstance(op, (ForeignOp, RecordOp)):
+        if not isinstance(op, (ForeignOp, Record)):
             return op, "is neither a foreign operation nor kperf.record"
     return None
 

@@ -10,7 +10,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from kperfir.errors import PassError
 from kperfir.ir.chunks import ChunkOp, ReturnOp, ends_block, is_in_one_block, location_of, starts_block
 from kperfir.ir.foreign import ForeignOp
-from kperfir.ir.kperf import RecordOp
+from kperfir.ir.kperf import Record
 from kperfir.ir.locations import Locations
 from kperfir.passes.anchors import rule_of
 from kperfir.passes.finding import Finding
@@ -132,7 +132,7 @@ def describe(op: Operation) -> str:
 
 def location_text(op: Operation) -> str:
     """` loc(...)` of an operation; a record has that of what follows it."""
-    while isinstance(op, RecordOp) and op.next_op is not None:
+    while isinstance(op, Record) and op.next_op is not None:
         op = op.next_op
     if isinstance(op, ChunkOp):
         return next((found for line in op.lines if (found := location_of(line))), "")

@@ -19,10 +19,11 @@ from xdsl.ir import Operation
 
 from kperfir.fidelity import Fate, Kept
 from kperfir.ir.foreign import ForeignModule, ForeignOp, walk
-from kperfir.ir.kperf import RecordOp
+from kperfir.ir.kperf import Record, RecordOp
 from kperfir.ir.locations import Locations, is_library
 from kperfir.passes.anchors import LOOPS, WORK, work_of
 from kperfir.passes.carrier import carried_record
+from kperfir.passes.scalars import is_carrier
 from kperfir.passes.scopes import Scope, callee_of, symbol_of
 from kperfir.passes.values import first_equals, unused_integers
 from kperfir.records import Region, Table
@@ -99,7 +100,7 @@ class _Holding:
                 yield from self.inside(called, called, at)
                 continue
             scopes = caller.scopes + self.scopes(child)
-            if scopes and child.opname not in _LEFT_OUT and child not in self.values_of(function).unused:
+            if scopes and child.opname not in _LEFT_OUT and not self.is_left_out(child, function):
                 yield self.held(child, function, scopes, caller)
             if child.regions:
                 yield from self.inside(child, function, caller)
@@ -111,6 +112,10 @@ class _Holding:
         twin = self.values_of(function).equals.get(op)
         same = None if twin is None else caller.scopes + self.scopes(twin)
         return HeldOp(scopes, _kind(op), op.opname, file, line, caller.loops, same)
+
+    def is_left_out(self, op: ForeignOp, function: ForeignOp) -> bool:
+        """Whether an operation is of no account, or not of the user's."""
+        return op in self.values_of(function).unused or is_carrier(op)
 
     def values_of(self, function: ForeignOp) -> _Values:
         """Read for those functions only that have operations in scopes."""
@@ -180,8 +185,8 @@ def _found(op: ForeignOp, locations: Locations, table: Table, loops: int, around
 
 def _record(op: Operation) -> tuple[int, str] | None:
     """Site and kind of a record."""
-    if isinstance(op, RecordOp):
-        return op.site.value.data, op.kind.data
+    if isinstance(op, Record):
+        return op.site.value.data, op.kind.data if isinstance(op, RecordOp) else "scalar"
     return carried_record(op) if isinstance(op, ForeignOp) else None
 
 
@@ -206,7 +211,7 @@ def kept_of(
         scopes: what the tags name.
     """
     held, found = tuple(held), tuple(found)
-    spans = [s for s in scopes if s.kind != "mark"]
+    spans = [s for s in scopes if s.kind in ("scope", "pass")]
     names = {s.id: s.name for s in spans}
     kept = [_scope(scope, held, found, table, names) for scope in spans]
     rules = dict.fromkeys((_base(r), r.file, r.line) for r in table.regions if r.origin == "rule" and _base(r) in WORK)

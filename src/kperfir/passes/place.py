@@ -14,20 +14,23 @@ from xdsl.ir import Block, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
 from kperfir.ir.foreign import ForeignModule, ForeignOp, put_after, put_before, walk
-from kperfir.ir.kperf import RecordOp
+from kperfir.ir.kperf import RecordOp, RecordScalarOp
 from kperfir.ir.locations import Locations
+from kperfir.markers import MarkerKind
 from kperfir.passes.anchors import LOOPS, STRUCTURAL, computes, is_anchor, role_of, rule_of
 from kperfir.passes.explicit import Marker
-from kperfir.passes.finding import Finding
+from kperfir.passes.finding import Finding, not_counted, not_inlined
 from kperfir.passes.iterations import IterationNumbers
-from kperfir.passes.runs import Key, Member, Path, Span, spans_of
-from kperfir.passes.scopes import Scope
+from kperfir.passes.runs import Key, Member, Path, Span, path_of_tags, spans_of
+from kperfir.passes.scalars import written
+from kperfir.passes.scopes import Scope, not_carried
 from kperfir.passes.tables import TableBuilder
 from kperfir.passes.values import users_by_name
 from kperfir.plan import AUTO
-from kperfir.records import Kind, Origin, Table
+from kperfir.records import Kind, Origin, Scalar, Table
 
 Turn = tuple[SSAValue, ...]
+_KINDS: dict[MarkerKind, Kind] = {"value": "value", "begin": "start", "end": "end"}
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,7 @@ def place(
     markers: tuple[Marker, ...] = (),
     turns: IterationNumbers | None = None,
     tables: TableBuilder | None = None,
+    holds_scalars: bool = True,
 ) -> Placed:
     """Insert `kperf.record` operations.
 
@@ -54,11 +58,12 @@ def place(
         locations: its location table.
         regions: rules, as in `kperfir.plan.Plan.regions`.
         scopes: what the tags and markers name.
-        markers: explicit markers of a Gluon kernel; they are replaced by records.
+        markers: explicit markers of a Gluon kernel, and those that carry scalars; they are replaced by records.
         turns: numbers of the turns that records in counted loops get.
         tables: what users' passes have placed already; it grows.
+        holds_scalars: records are kept, and can carry them.
     """
-    placer = _Placer(module, locations, regions, scopes, markers, turns, tables or TableBuilder())
+    placer = _Placer(module, locations, regions, scopes, markers, turns, tables or TableBuilder(), holds_scalars)
     for function in module.functions():
         placer.function(function)
     return Placed(placer.tables.table(), (*placer.findings, *placer.missing()))
@@ -84,8 +89,10 @@ class _Placer:
         markers: tuple[Marker, ...],
         turns: IterationNumbers | None,
         tables: TableBuilder,
+        holds_scalars: bool,
     ) -> None:
         self.turns = turns
+        self.holds_scalars = holds_scalars
         self.locations = locations
         self.scopes = {s.id: s for s in scopes}
         self.has_marks = any(s.kind == "mark" for s in scopes)
@@ -110,7 +117,7 @@ class _Placer:
         """Keys of the scopes an operation is tagged with, outermost first."""
         found = self.paths.get(op.location_text)
         if found is None:
-            found = self.paths[op.location_text] = _path_of_tags(self.locations.tags(op.location_text))
+            found = self.paths[op.location_text] = path_of_tags(self.locations.tags(op.location_text))
         return found
 
     def identity(self, op: ForeignOp) -> tuple[str, str]:
@@ -134,7 +141,7 @@ class _Placer:
     def member(self, op: ForeignOp, around: _Around) -> Member | None:
         """The operation as `runs` sees it, or None where it does not matter."""
         if self.markers and op in self.markers:
-            return Member(op, (), "sync", "barrier")
+            return None if self.scalar_of(op) else Member(op, (), "sync", "barrier")
         if op.opname in STRUCTURAL:
             return Member(op, self.path(op) + self.rule_key(op, around), "sync", "structure")
         if is_anchor(op):
@@ -176,7 +183,7 @@ class _Placer:
         if _is_kernel(function):
             self.whole(function, "kernel", file, line, "tt.return")
         elif any(is_anchor(op) for op in walk(function)):
-            self.findings.append(_not_inlined(file, line))
+            self.findings.append(not_inlined(file, line))
 
     def whole(self, op: ForeignOp, name: str, file: str, line: int, terminator: str, region: int = 0) -> None:
         """Record the whole of a function or partition, if asked to, and what is in it."""
@@ -201,7 +208,7 @@ class _Placer:
         ops = list(_foreign(block))
         found = {op: m for op in ops if (m := self.member(op, around))}
         spans = spans_of(list(found.values()), lambda p, i: self.repeats.get((p, i), 0), around.opened)
-        if any(op in self.markers for op in ops):
+        if any(op in self.markers and not self.scalar_of(op) for op in ops):
             self.marked_block(block, ops, spans, around)
             return
         inside = self.emit(spans, around)
@@ -209,6 +216,10 @@ class _Placer:
             if op.opname in STRUCTURAL:
                 self.structure(op, inside.get(op, around))
         self.marks(ops, found, around)
+        for op in ops:
+            if op in self.markers:
+                self.carry(self.markers[op], around)
+                Rewriter.erase_op(op)
 
     def structure(self, op: ForeignOp, around: _Around) -> None:
         if op.opname == "ttg.warp_specialize":
@@ -225,7 +236,7 @@ class _Placer:
             return around.turn
         numbers = self.turns.of(op)
         if not numbers and any(is_anchor(inner) for inner in walk(op)):
-            self.findings.append(_not_counted(*self.locations.source(op.location_text), bool(around.turn)))
+            self.findings.append(not_counted(*self.locations.source(op.location_text), bool(around.turn)))
         return numbers or around.turn
 
     def warp_specialize(self, op: ForeignOp, around: _Around) -> None:
@@ -259,6 +270,9 @@ class _Placer:
         """Turn one marker into a record; scopes were checked to balance."""
         scope = self.scopes[marker.scope]
         self.seen.add(scope.id)
+        if scope.scalar:
+            self.carry(marker, stack[-1])
+            return
         if marker.kind == "exit":
             region = stack.pop().region
             assert region is not None
@@ -270,6 +284,26 @@ class _Placer:
         self.insert(marker.op, region, kind, scope.name, turn=stack[-1].turn)
         if origin == "scope":
             stack.append(replace(stack[-1], region=region))
+
+    def carry(self, marker: Marker, around: _Around) -> None:
+        """A record with what a marker carries stands in its place."""
+        scope = self.scopes[marker.scope]
+        self.seen.add(scope.id)
+        if not self.holds_scalars:
+            self.findings.append(not_carried(scope))
+            return
+        if marker.kind == "value":
+            place = (scope.file, scope.line)
+            region = self.tables.region(around.region, scope.name, "sync", "value", *place, scope.scalar)
+        else:
+            region = self.tables.event(scope.name, scope.file, scope.line, scope.scalar)
+        kind: Kind = _KINDS[marker.kind]
+        operands = [*written(marker.op), *around.turn]
+        put_before(RecordScalarOp(kind, scope.name, self.tables.site(region, kind), operands), marker.op)
+
+    def scalar_of(self, op: ForeignOp) -> Scalar | None:
+        """Type of what a marker carries; None where it carries nothing."""
+        return self.scopes[self.markers[op].scope].scalar
 
     # --- writing
 
@@ -349,34 +383,3 @@ def _foreign(block: Block) -> list[ForeignOp]:
 
 def _is_kernel(function: ForeignOp) -> bool:
     return 'sym_visibility = "private"' not in function.properties_text
-
-
-def _not_inlined(file: str, line: int) -> Finding:
-    return Finding(
-        "noinline",
-        f"{file}:{line}",
-        "A function that is called without being inlined is not recorded; its time counts for its caller.",
-        "Take noinline off it to see inside.",
-    )
-
-
-def _not_counted(file: str, line: int, is_inside: bool) -> Finding:
-    by = "go by the turn of the loop around it" if is_inside else "are written in each turn, without its number"
-    return Finding(
-        "not-counted",
-        f"{file}:{line}",
-        f"The turns of a while loop are not counted, and its end is not known: the records in it {by}.",
-        "Make it a for loop to choose its turns.",
-    )
-
-
-def _path_of_tags(tags: tuple[str, ...]) -> Path:
-    """`kperf.scope:<n>.<copy>` and `kperf.call:<n>`, outermost first -> keys."""
-    keys: list[Key] = []
-    way = ""
-    for tag in tags:
-        kind, _, rest = tag.partition(":")
-        way += f"/{rest}"
-        if kind == "kperf.scope":
-            keys.append(Key("scope", rest.partition(".")[0], way))
-    return tuple(keys)

@@ -121,7 +121,7 @@ class RecordPlaces:
         """The region of the first start, backwards, whose end does not lie before it."""
         ended: Counter[int] = Counter()
         for record in ops:
-            if not isinstance(record, RecordOp) or record.kind.data == "mark":
+            if not isinstance(record, RecordOp) or record.kind.data not in ("start", "end"):
                 continue
             region = self._tables.region_of(record.site.value.data)
             if record.kind.data == "start" and not ended[region]:

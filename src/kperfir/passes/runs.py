@@ -40,6 +40,18 @@ class Key(NamedTuple):
 Path = tuple[Key, ...]
 
 
+def path_of_tags(tags: tuple[str, ...]) -> Path:
+    """`kperf.scope:<n>.<copy>` and `kperf.call:<n>`, outermost first -> keys."""
+    keys: list[Key] = []
+    way = ""
+    for tag in tags:
+        kind, _, rest = tag.partition(":")
+        way += f"/{rest}"
+        if kind == "kperf.scope":
+            keys.append(Key("scope", rest.partition(".")[0], way))
+    return tuple(keys)
+
+
 class Member(NamedTuple):
     """An operation that matters for runs.
 

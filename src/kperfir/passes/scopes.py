@@ -7,6 +7,8 @@ still there after scheduling. Tags, outermost first:
     kperf.scope:<scope>.<copy>   inside a scope; unrolled copies differ in <copy>
     kperf.call:<call>            inside a call whose callee has scopes
     kperf.mark:<mark>.<copy>     follows a mark, up to the next operation that can be recorded
+
+A word that carries a scalar has to keep it: `kperfir.passes.scalars` says how.
 """
 
 from __future__ import annotations
@@ -23,9 +25,11 @@ from xdsl.rewriter import Rewriter
 from kperfir.errors import ScopeError
 from kperfir.ir.foreign import ForeignModule, ForeignOp, walk
 from kperfir.ir.locations import Locations
-from kperfir.markers import PREFIX, MarkerKind, read_marker
+from kperfir.markers import PREFIX, Word, read_marker
 from kperfir.passes.anchors import STRUCTURAL, is_anchor
 from kperfir.passes.finding import Finding
+from kperfir.passes.scalars import give_address, to_store
+from kperfir.records import Scalar
 
 _CALLEE = re.compile(r'callee = @(?:"([^"]*)"|([\w$.-]+))')
 INNER_BODIES = ("tt.reduce", "tt.scan", "tt.map_elementwise")
@@ -39,7 +43,8 @@ class Scope:
     name: str
     file: str
     line: int
-    kind: Literal["scope", "mark", "pass"] = "scope"
+    kind: Literal["scope", "mark", "pass", "value", "begin", "end"] = "scope"
+    scalar: Scalar | None = None
 
 
 def scopes_text(scopes: tuple[Scope, ...]) -> str:
@@ -60,8 +65,8 @@ class Tagged:
     findings: tuple[Finding, ...] = ()
 
 
-def marker_of(op: ForeignOp) -> tuple[MarkerKind, str] | None:
-    """Kind and name of a marker; None where the operation is none."""
+def marker_of(op: ForeignOp) -> Word | None:
+    """What a marker says; None where the operation is none."""
     return read_marker(op.properties_text) if op.opname == "tt.elementwise_inline_asm" else None
 
 
@@ -94,20 +99,24 @@ class _Tagger:
         self.copies: Counter[int] = Counter()
         self.findings: list[Finding] = []
         self.calls = 0
+        self.carries = False
         self.marked = _functions_with_markers(module)
 
     def function(self, function: ForeignOp) -> None:
         if "noinline = true" in function.properties_text + function.attributes_text:
             self.not_inlined(function)
             return
+        self.carries = False
         self.region(function, [])
+        if self.carries:
+            give_address(function)
 
     def not_inlined(self, function: ForeignOp) -> None:
         """A function that stays a call cannot be tagged into its caller."""
         markers = [op for op in walk(function) if marker_of(op)]
         for op in markers:
             file, line = self.locations.source(op.location_text)
-            kind, name = marker_of(op) or ("", "")
+            kind, name, _ = marker_of(op) or ("", "", None)
             if kind != "exit":
                 what = f"'{name}' stands in a function with noinline and is not recorded."
                 self.findings.append(Finding("noinline", f"'{name}', {file}:{line}", what, "Take noinline off it."))
@@ -125,8 +134,12 @@ class _Tagger:
         tags = around
         for op in [op for op in block.ops if isinstance(op, ForeignOp)]:
             marker = marker_of(op)
+            if marker is not None and marker.scalar:
+                to_store(op, marker, self.locations)
+                self.carries = True
+                continue
             if marker is not None:
-                self.marker(op, marker[0], marker[1], stack, pending)
+                self.marker(op, marker.kind, marker.name, stack, pending)
                 Rewriter.erase_op(op, safe_erase=False)
                 tags = around + [tag for _, tag in stack]
                 continue
@@ -189,6 +202,12 @@ def _functions_with_markers(module: ForeignModule) -> set[str]:
 def symbol_of(function: ForeignOp) -> str:
     """Name of a function."""
     return function.properties_text.partition('sym_name = "')[2].partition('"')[0]
+
+
+def not_carried(scope: Scope) -> Finding:
+    """The finding for a word with a scalar under a plan that has no records to carry it."""
+    what = f"'{scope.name}' is not recorded: sums of regions and traces of addresses carry no scalars."
+    return Finding("no-scalar", f"'{scope.name}', {scope.file}:{scope.line}", what, "Use strategy=circular or flush.")
 
 
 def not_left(scope: Scope) -> ScopeError:

@@ -17,7 +17,7 @@ import re
 
 from kperfir.fidelity import FIRST_SITE_LINE, FRAME_LINE, SITE_FILE
 from kperfir.ir.chunks import ChunkedKernel, location_of
-from kperfir.ir.kperf import RecordOp
+from kperfir.ir.kperf import Record
 
 _ALIAS = re.compile(r"loc\((#loc\w*)\)")
 _SUBPROGRAM = re.compile(r"fused<(#di_subprogram\w*)>")
@@ -37,7 +37,7 @@ def give_lines(kernel: ChunkedKernel) -> bool:
         f"#kperf_block = #llvm.di_lexical_block_file<scope = {scope}, file = #kperf_file, discriminator = 0>",
     ]
     for op, (value, _, version) in list(kernel.carriers.items()):
-        assert isinstance(op, RecordOp)
+        assert isinstance(op, Record)
         site = op.site.value.data
         alias = f"#lockperf_site{site}"
         kernel.carriers[op] = (value, f"loc({alias})", version)

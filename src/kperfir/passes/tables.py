@@ -4,27 +4,43 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kperfir.records import Access, AccessKind, Kind, Origin, Region, Role, Site, Table
+from kperfir.records import Access, AccessKind, Kind, Origin, Region, Role, Scalar, Site, Table
 
 
 class TableBuilder:
-    """Regions that are the same in name, role, source and parent are one."""
+    """Regions that are the same in name, role, source, parent and what they carry are one."""
 
     def __init__(self) -> None:
         self._regions: list[Region] = []
         self._sites: list[Site] = []
         self._accesses: list[Access] = []
         self._memory_operations: dict[tuple[str, str, int], int] = {}
-        self._known: dict[tuple[int | None, str, Origin, str, int], int] = {}
+        self._events: dict[str, int] = {}
+        self._known: dict[tuple[int | None, str, Origin, str, int, Scalar | None], int] = {}
 
-    def region(self, parent: int | None, name: str, role: Role, origin: Origin, file: str, line: int) -> int:
+    def region(
+        self,
+        parent: int | None,
+        name: str,
+        role: Role,
+        origin: Origin,
+        file: str,
+        line: int,
+        scalar: Scalar | None = None,
+    ) -> int:
         """Id of the region; a role other than "sync" becomes part of its name."""
         full = name if role == "sync" or name == role else f"{name}.{role}"
-        key = (parent, full, origin, file, line)
+        key = (parent, full, origin, file, line, scalar)
         if key not in self._known:
             self._known[key] = len(self._regions)
-            self._regions.append(Region(len(self._regions), full, role, origin, parent, file, line))
+            self._regions.append(Region(len(self._regions), full, role, origin, parent, file, line, scalar=scalar))
         return self._known[key]
+
+    def event(self, name: str, file: str, line: int, scalar: Scalar | None) -> int:
+        """Id of the region of events of a name: wherever they start and end, they are one."""
+        if name not in self._events:
+            self._events[name] = self.region(None, name, "sync", "event", file, line, scalar)
+        return self._events[name]
 
     def name(self, region: int) -> str:
         """Name of a region, its role included."""

@@ -7,7 +7,7 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from kperfir.ir.chunks import ChunkedKernel, ReturnOp
-from kperfir.ir.kperf import RecordKind, RecordOp
+from kperfir.ir.kperf import Record, RecordKind, RecordScalarOp
 from kperfir.ir.kperf_gpu import (
     AggregateEndOp,
     AggregateStartOp,
@@ -20,6 +20,7 @@ from kperfir.ir.kperf_gpu import (
     StoreCounterOp,
 )
 from kperfir.ir.kperf_gpu_memory import GlobalScratchAllocOp, LocalAllocOp, StackAllocOp
+from kperfir.ir.scalar import NO_SCALAR, Scalar
 from kperfir.ir.turn import Turn
 from kperfir.records import ALIGNMENT_BYTES, Layout
 from kperfir.windows import ALL, EVERYTHING, Chosen, Windows
@@ -34,7 +35,7 @@ def to_gpu(
     pieces: tuple[tuple[int, int], ...] = (),
     iterations: Windows = ALL,
 ) -> None:
-    """Replace every `kperf.record`; allocate at entry and finalise before every return.
+    """Replace every record; allocate at entry and finalise before every return.
 
     Args:
         kernel: changed in place.
@@ -46,15 +47,16 @@ def to_gpu(
     index = framed(kernel, layout, chosen)
     kind = i32 if bits == 32 else i64
     for op in list(kernel.body.ops):
-        if isinstance(op, RecordOp):
+        if isinstance(op, Record):
             clock = ReadCounterOp(counter, kind)
             carrier = kernel.carriers.pop(op)
-            turn = Turn.of(carrier[2], iterations)
+            scalar, version = _operands(op, carrier[2])
+            turn = Turn.of(version, iterations)
             if layout.holds_sums:
                 store = _sum(op, clock, index, pieces[op.site.value.data], turn)
             else:
                 kind_of_store = CircularStoreOp if layout.wraps else StoreCounterOp
-                store = kind_of_store(clock.clock, index, op.site.value.data, turn)
+                store = kind_of_store(clock.clock, index, op.site.value.data, turn, scalar)
             kernel.carriers[store] = carrier
             Rewriter.replace_op(op, [store] if isinstance(store, CountOp) else [clock, store], [])
 
@@ -77,7 +79,15 @@ def framed(kernel: ChunkedKernel, layout: Layout, chosen: Chosen) -> SSAValue:
     return init.index
 
 
-def _sum(record: RecordOp, clock: ReadCounterOp, index: SSAValue, site: tuple[int, int], turn: Turn) -> Operation:
+def _operands(record: Record, names: str) -> tuple[Scalar, str]:
+    """What a record carries, and its version, from the names of its carrier's operands."""
+    if not isinstance(record, RecordScalarOp):
+        return NO_SCALAR, names
+    bits, happens, *version = (name.strip() for name in names.split(","))
+    return Scalar(bits, happens), ",".join(version)
+
+
+def _sum(record: Record, clock: ReadCounterOp, index: SSAValue, site: tuple[int, int], turn: Turn) -> Operation:
     region, piece = site
     match record.kind.data:
         case RecordKind.START:

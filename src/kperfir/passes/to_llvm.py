@@ -22,6 +22,7 @@ from kperfir.ir.kperf_gpu import (
     ReadCounterOp,
     StoreCounterOp,
 )
+from kperfir.ir.scalar import Scalar
 from kperfir.ir.store_address import Accessed, StoreAddressOp
 from kperfir.ir.turn import Turn
 from kperfir.passes.addresses import Untraced
@@ -67,8 +68,8 @@ class Target(Protocol):
         """Read "clock" (32 or 64 bits) or "time" (64) into `%kp_clock<n>`."""
         ...
 
-    def store(self, frame: Frame, n: int, site: int, wraps: bool, turn: Turn) -> list[str]:
-        """Store `%kp_clock<n>`, the site's id and the version, and advance."""
+    def store(self, frame: Frame, n: int, site: int, wraps: bool, turn: Turn, scalar: Scalar) -> list[str]:
+        """Store `%kp_clock<n>`, the site's id and the version or the scalar, and advance."""
         ...
 
     def sum_start(self, n: int, region: int, bits: int) -> list[str]:
@@ -130,7 +131,7 @@ def _spelled(op: Operation, kernel: ChunkedKernel, target: Target, frame: Frame,
             return _placed(read, _location(kernel, op.next_op))
         case CircularStoreOp() | StoreCounterOp():
             wraps = isinstance(op, CircularStoreOp)
-            return _carried(kernel, op, target.store(frame, n, op.site.value.data, wraps, op.turn))
+            return _carried(kernel, op, target.store(frame, n, op.site.value.data, wraps, op.turn, op.scalar))
         case AggregateStartOp() | AggregateEndOp() | CountOp():
             return _carried(kernel, op, _added(op, target, frame, n))
         case StoreAddressOp():

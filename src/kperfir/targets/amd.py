@@ -8,6 +8,7 @@ lane predicate on a store, so every lane writes the same record to the same plac
 from __future__ import annotations
 
 from kperfir.errors import LoweringError
+from kperfir.ir.scalar import Scalar
 from kperfir.ir.store_address import Accessed
 from kperfir.ir.turn import Turn
 from kperfir.passes.addresses import Untraced
@@ -201,16 +202,16 @@ class Amd:
             f"{name} = llvm.trunc %kp_wide{n} : i64 to i32",
         ]
 
-    def store(self, frame: Frame, n: int, site: int, wraps: bool, turn: Turn) -> list[str]:
+    def store(self, frame: Frame, n: int, site: int, wraps: bool, turn: Turn, scalar: Scalar) -> list[str]:
         """One store of 8 or 16 bytes by every lane, on the stack by lane 0; masked where not all waves write."""
         kind, writer = _memory(frame), _writer(frame)
         index = f"%kp_at{n}"
         word = "i64" if frame.layout.record_bytes == WIDE_RECORD_BYTES else "i32"
-        decided, in_time = in_turn(n, turn, writer, _COPY)
+        decided, in_time = in_turn(n, turn, writer, _COPY, scalar)
         fitting, writes = in_room(n, index, in_time, wraps)
         lines = [
             f"{index} = llvm.load %kp_index : {_STACK} -> i32",
-            *site_word(n, site, frame.layout.record_bytes, turn),
+            *site_word(n, site, frame.layout.record_bytes, scalar.bits or turn.number),
             *decided,
             *fitting,
             *([] if writes == writer else _vector(f"{writes}_2", [writes] * 2, "i1")),
@@ -227,7 +228,7 @@ class Amd:
             f"%kp_address{n} = llvm.getelementptr %kp_ring[{slot}] : ({kind}, i32) -> {kind}, i8",
             *_vector(f"%kp_record{n}", [f"%kp_site{n}", f"%kp_clock{n}"], word),
             _masked_store(f"%kp_record{n}", f"%kp_address{n}", mask, f"2x{word}", kind, 8),
-            *step_of(n, turn, frame.layout.record_bytes),
+            *step_of(n, turn, frame.layout.record_bytes, scalar),
             f"%kp_next{n} = llvm.add {index}, %kp_step{n} : i32",
             f"llvm.store %kp_next{n}, %kp_index : i32, {_STACK}",
             intrinsic("llvm.amdgcn.sched.barrier", [("%kp_0", "i32")]),

@@ -8,6 +8,7 @@ in registers through the kernel.
 
 from __future__ import annotations
 
+from kperfir.ir.scalar import Scalar
 from kperfir.ir.store_address import Accessed
 from kperfir.ir.turn import Turn
 from kperfir.passes.addresses import Untraced
@@ -174,17 +175,17 @@ class Nvidia:
         register = {"clock": "%clock64", "time": "%globaltimer"}[counter]
         return [assembly([f"mov.u64 $0, {register}; // {n}"], "=l", (), (f"%kp_clock{n}", "i64"))]
 
-    def store(self, frame: Frame, n: int, site: int, wraps: bool, turn: Turn) -> list[str]:
+    def store(self, frame: Frame, n: int, site: int, wraps: bool, turn: Turn, scalar: Scalar) -> list[str]:
         """One store of 8 or 16 bytes by lane 0."""
         kind, space, constraint = _memory(frame)
         index = f"%kp_at{n}"
         wide = frame.layout.record_bytes == WIDE_RECORD_BYTES
         word, vector, letter = ("i64", "v2.b64", "l") if wide else ("i32", "v2.b32", "r")
-        decided, in_time = in_turn(n, turn, "%kp_write", _COPY)
+        decided, in_time = in_turn(n, turn, "%kp_write", _COPY, scalar)
         fitting, writes = in_room(n, index, in_time, wraps)
         lines = [
             f"{index} = llvm.load %kp_index : !llvm.ptr -> i32",
-            *site_word(n, site, frame.layout.record_bytes, turn),
+            *site_word(n, site, frame.layout.record_bytes, scalar.bits or turn.number),
             *decided,
             *fitting,
         ]
@@ -200,7 +201,7 @@ class Nvidia:
             *lines,
             f"{address} = llvm.getelementptr %kp_ring[{slot}] : ({kind}, i32) -> {kind}, i8",
             assembly([f"@$3 st.{space}.{vector} [$0], {{$1, $2}};"], f"{constraint},{letter},{letter},b", operands),
-            *step_of(n, turn, frame.layout.record_bytes),
+            *step_of(n, turn, frame.layout.record_bytes, scalar),
             f"%kp_next{n} = llvm.add {index}, %kp_step{n} : i32",
             f"llvm.store %kp_next{n}, %kp_index : i32, !llvm.ptr",
         ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kperfir.ir.scalar import NO_SCALAR, Scalar
 from kperfir.ir.turn import Turn
 from kperfir.passes.to_llvm import Frame
 from kperfir.records import WIDE_RECORD_BYTES
@@ -43,49 +44,73 @@ def writers(frame: Frame, chosen: Chosen, numbers: dict[str, str]) -> list[str]:
     return [*lines, f"{WRITES} = llvm.and {so_far}, %kp_has_ring : i1"]
 
 
-def in_turn(n: int, turn: Turn, writes: str, copy: tuple[str, str]) -> tuple[list[str], str]:
-    """Define whether record `n` is written in this turn of its loop.
+def in_turn(
+    n: int, turn: Turn, writes: str, copy: tuple[str, str], scalar: Scalar = NO_SCALAR
+) -> tuple[list[str], str]:
+    """Define whether record `n` is written in this turn of its loop, and has what it carries there.
 
     Args:
         copy: instruction that copies a register, and its constraints. It hides the numbers from
             LLVM, which would peel turns off the loop for the sake of the question.
 
     Returns:
-        the lines, and the name of that bit: `writes` where it is in every turn.
+        the lines, and the name of that bit: `writes` where it always is.
     """
-    if turn.always_writes:
+    lines, bit = [], _happens(n, turn, scalar)
+    if not bit:
         return [], writes
+    if not turn.always_writes:
+        lines += _turn_lines(n, turn, copy)
+    if scalar.happens:
+        lines.append(f'%kp_given{n} = llvm.icmp "ne" {scalar.happens}, %kp_0 : i32')
+    if not turn.always_writes and scalar.happens:
+        lines.append(f"{bit} = llvm.and %kp_in_turn{n}, %kp_given{n} : i1")
     name = f"%kp_turn_writes{n}"
+    return [*lines, f"{name} = llvm.and {writes}, {bit} : i1"], name
+
+
+def _happens(n: int, turn: Turn, scalar: Scalar) -> str:
+    """Name of the bit that says whether record `n` is written at all; empty where it always is."""
+    if turn.always_writes:
+        return f"%kp_given{n}" if scalar.happens else ""
+    return f"%kp_happens{n}" if scalar.happens else f"%kp_in_turn{n}"
+
+
+def _turn_lines(n: int, turn: Turn, copy: tuple[str, str]) -> list[str]:
     number, left = f"%kp_number{n}", f"%kp_left{n}"
     hidden = [assembly([copy[0]], copy[1], [(turn.number, "i32")], (number, "i32"))]
     if turn.iterations.ask_for_last:
         hidden.append(assembly([copy[0]], copy[1], [(turn.left, "i32")], (left, "i32")))
-    inside = is_in(f"%kp_in_turn{n}", number, turn.iterations, left)
-    return [*hidden, *inside, f"{name} = llvm.and {writes}, %kp_in_turn{n} : i1"], name
+    return [*hidden, *is_in(f"%kp_in_turn{n}", number, turn.iterations, left)]
 
 
-def step_of(n: int, turn: Turn, record_bytes: int) -> list[str]:
+def step_of(n: int, turn: Turn, record_bytes: int, scalar: Scalar) -> list[str]:
     """Define `%kp_step<n>`: how far the index advances, which is nowhere where nothing is written."""
-    if turn.always_writes:
+    bit = _happens(n, turn, scalar)
+    if not bit:
         return [constant(f"%kp_step{n}", record_bytes)]
     return [
         constant(f"%kp_full_step{n}", record_bytes),
-        f"%kp_step{n} = llvm.select %kp_in_turn{n}, %kp_full_step{n}, %kp_0 : i1, i32",
+        f"%kp_step{n} = llvm.select {bit}, %kp_full_step{n}, %kp_0 : i1, i32",
     ]
 
 
-def site_word(n: int, site: int, record_bytes: int, turn: Turn) -> list[str]:
-    """Define `%kp_site<n>`: the record's first word, or its first two with the version in the upper."""
+def site_word(n: int, site: int, record_bytes: int, upper: str) -> list[str]:
+    """Define `%kp_site<n>`: the record's first word, or its first two.
+
+    Args:
+        upper: name of what stands in the second, a version or a scalar; empty where there is neither.
+    """
     name = f"%kp_site{n}"
     if record_bytes != WIDE_RECORD_BYTES:
         return [constant(name, site)]
-    if not turn.number:
+    if not upper:
         return [constant(name, site, "i64")]
     return [
         constant(f"{name}_id", site, "i64"),
         constant(f"{name}_32", 32, "i64"),
-        f"{name}_version = llvm.zext {turn.number} : i32 to i64",
-        f"{name}_upper = llvm.shl {name}_version, {name}_32 : i64",
+        f"{name}_more = llvm.zext {upper} : i32 to i64",
+        f"{name}_upper = llvm.shl {name}_more, {name}_32 : i64",
         f"{name} = llvm.or {name}_upper, {name}_id : i64",
     ]
 

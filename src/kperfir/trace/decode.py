@@ -70,7 +70,7 @@ class Records:
 
     Attributes:
         row: index into the headers. warp: number of the warp's ring. site: of each record.
-        version: of each record; -1 where a record has no room for one.
+        version: of each record, or the 32 bits of what it carries; -1 where a record has no room for one.
         wraps: newer records took the place of older ones.
         clock: unwrapped, on the SM's own 64-bit counter.
         ambiguous: the clock may be off by multiples of 2^32 cycles.

@@ -10,6 +10,7 @@ from kperfir.records import Region
 from kperfir.trace.align import F64, Axis
 from kperfir.trace.decode import I64, Headers
 from kperfir.trace.pair import Spans
+from kperfir.trace.scalars import scalars_of
 
 _NAME = pa.dictionary(pa.int32(), pa.string())
 
@@ -25,6 +26,7 @@ EVENTS = pa.schema(
         ("sm", pa.int64()),
         ("warp", pa.int32()),
         ("iteration", pa.int64()),
+        ("value", pa.float64()),
         ("instance", pa.int64()),
         ("depth", pa.int32()),
         ("start_clock", pa.int64()),
@@ -32,6 +34,7 @@ EVENTS = pa.schema(
         ("duration_cycles", pa.int64()),
         ("busy_cycles", pa.int64()),
         ("pieces", pa.int32()),
+        ("end_warp", pa.int32()),
         ("start_ns", pa.float64()),
         ("end_ns", pa.float64()),
         ("duration_ns", pa.float64()),
@@ -41,15 +44,16 @@ EVENTS = pa.schema(
 )
 """Columns of the events table.
 
-capture: number of the capture file, `launch` of the launch in it. iteration: turn of the
-loop around it, or of the outermost, where the plan asked for that version, else null. instance: number of
-the span among those kept of its warp and region. depth: spans open around it.
-start_clock, end_clock: raw, of the SM's counter, or host nanoseconds in the interpreter.
-duration: from start to end; busy: the same less what interrupted it. Raw: the cost of
-the records is in them. The cycles are null for interpreter times. pieces: uninterrupted
-parts, 0 for a mark. start_ns, end_ns: since the launch's first entry, all SMs on one
-axis; nanoseconds are null where the frequency is unknown. ambiguous: the clocks may be
-off by multiples of 2^32 cycles.
+capture: number of the capture file, `launch` of the launch in it. iteration: turn of the loop
+around it, or of the outermost, where the plan asked for that version, else null. value: what a
+record of `kl.value` carries, or the id of an event, exactly, of whatever type
+(`kperfir.records.Region.scalar`); else null. instance: number of the span among those kept of its
+warp and region. depth: spans open around it. start_clock, end_clock: raw, of the SM's counter, or
+host nanoseconds in the interpreter. duration: from start to end; busy: the same less what
+interrupted it. Raw: the cost of the records is in them. The cycles are null for interpreter times.
+pieces: uninterrupted parts, 0 for a mark. end_warp: that of the end, which of an event may be
+another. start_ns, end_ns: since the launch's first entry, all SMs on one axis; nanoseconds are null
+where the frequency is unknown. ambiguous: the clocks may be off by multiples of 2^32 cycles.
 """
 
 
@@ -71,6 +75,7 @@ def events_table(capture: int, launch: Launch, kernel: Kernel, axis: Axis, heade
         "sm": sm,
         "warp": spans.warp * kernel.layout.warp_step,
         "iteration": _given(spans.version),
+        "value": _values(regions, spans),
         "instance": spans.instance,
         "depth": spans.depth,
         "start_clock": spans.start,
@@ -78,6 +83,7 @@ def events_table(capture: int, launch: Launch, kernel: Kernel, axis: Axis, heade
         "duration_cycles": _cycles(kernel, duration),
         "busy_cycles": _cycles(kernel, spans.busy),
         "pieces": spans.pieces,
+        "end_warp": spans.end_warp * kernel.layout.warp_step,
         "start_ns": _or_null(start_ns, count),
         "end_ns": _or_null(end_ns, count),
         "duration_ns": _or_null(_ns(axis, duration), count),
@@ -106,6 +112,11 @@ def _names(names: list[str], index: I64) -> pa.Array:
 
 def _given(version: I64) -> pa.Array:
     return pa.array(version, pa.int64(), mask=version < 0)
+
+
+def _values(regions: tuple[Region, ...], spans: Spans) -> pa.Array:
+    values = scalars_of(regions, spans)
+    return pa.array(values, pa.float64(), mask=spans.scalar < 0)
 
 
 def _cycles(kernel: Kernel, values: I64) -> pa.Array | I64:

@@ -3,7 +3,8 @@
 In each warp the records of one region are a bracket sequence: an end belongs to the
 newest start of its region that is still open. Regions are paired independently, so
 they may cross. Vectorised over a whole launch: with every bracket's nesting level
-known, partners are neighbours in the order (warp, region, level, time).
+known, partners are neighbours in the order (warp, region, level, time). Events are
+paired by their ids instead (`kperfir.trace.async_pairs`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from kperfir.records import Table
+from kperfir.trace.async_pairs import event_partners
 from kperfir.trace.decode import I64, Flags, Records
 
 
@@ -54,11 +56,11 @@ class Spans:
 
     Attributes:
         row: index into the headers. warp: number of the warp's ring. region: what.
-        version: of the start, -1 where it has none.
+        version: of the start, -1 where it has none. scalar: 32 bits that it carries, -1 where it carries none.
         instance: number of the span among those kept of its warp and region.
         depth: spans that are open around it in its warp.
         start, end: clock; equal for a mark. busy: its parts' lengths added up.
-        pieces: parts it consists of; 0 for a mark.
+        pieces: parts it consists of; 0 for a mark. end_warp: number of the ring that its end is in.
         cut: region id -> ends whose start was overwritten, or instances whose end found no slot.
         standing: where warps stood that did not end.
         unpaired: region id -> other records without partner.
@@ -70,12 +72,14 @@ class Spans:
     warp: I64
     region: I64
     version: I64
+    scalar: I64
     instance: I64
     depth: I64
     start: I64
     end: I64
     busy: I64
     pieces: I64
+    end_warp: I64
     ambiguous: Flags
     parts: Parts
     standing: Standing
@@ -90,8 +94,8 @@ class _Known:
     """Records of sites that the table has, one entry each.
 
     Attributes:
-        row, warp, clock, ambiguous: as in `Records`. version: -1 where the site has none.
-        site: its place in the table. region, piece, opens, mark: of the site.
+        row, warp, clock, ambiguous: as in `Records`. version, scalar: -1 where the site has none.
+        site: its place in the table. region, piece, opens, mark, event: of the site.
         is_last: the piece is the last of its region.
         group: number of its warp and region.
         full: its warp wrote more records than were kept. unfinished: its warp did not end.
@@ -102,11 +106,13 @@ class _Known:
     clock: I64
     ambiguous: Flags
     version: I64
+    scalar: I64
     site: I64
     region: I64
     piece: I64
     opens: Flags
     mark: Flags
+    event: Flags
     is_last: Flags
     group: I64
     full: Flags
@@ -142,13 +148,17 @@ class _Instances:
 def pair(records: Records, table: Table) -> Spans:
     """Pair the records of one launch."""
     known, unknown_sites = _known(records, table)
-    starts, ends = _partners(known.group, known.opens, known.mark)
+    starts, ends = _partners(known.group, known.opens, known.mark | known.event)
+    depth = _depth(len(known.row), starts, ends)
+    event_starts, event_ends = _event_partners(known)
+    starts, ends = np.append(starts, event_starts), np.append(ends, event_ends)
     single = np.ones(len(known.row), np.bool_)
     single[starts], single[ends], single[known.mark] = False, False, False
-    stands = single & known.unfinished & known.opens
-    cut = single & known.full & (known.opens != records.wraps)
+    full, unfinished = _beside(known, records)
+    stands = single & unfinished & known.opens
+    cut = single & full & (known.event | (known.opens != records.wraps))
     # a ring that is just full may have come round
-    cut |= single & known.unfinished & ~known.opens
+    cut |= single & unfinished & ~known.opens
     instances, headless = _joined(known, starts, ends)
     unended = np.zeros(0, np.int64)
     if not records.wraps:
@@ -157,8 +167,8 @@ def pair(records: Records, table: Table) -> Spans:
     return _spans(
         known,
         instances,
-        _depth(len(known.row), starts, ends),
-        standing=_standing(known, stands),
+        depth,
+        standing=_standing(known, stands & ~known.event),
         cut=_counts(np.append(known.region[counted], known.region[unended])),
         unpaired=_counts(known.region[single & ~cut & ~stands]),
         headless=_counts(known.region[headless]),
@@ -176,11 +186,13 @@ def _known(records: Records, table: Table) -> tuple[_Known, int]:
     region_of, piece_of = _column([s.region for s in table.sites]), _column([s.piece for s in table.sites])
     last_piece = np.zeros(max(region_of, default=0) + 1, np.int64)
     np.maximum.at(last_piece, region_of, piece_of)
-    versioned, mark, opens = (
+    versioned, carries, event, mark, opens = (
         np.array(flags, np.bool_)[site]
         for flags in (
             [s.versioned for s in table.sites],
-            [s.kind == "mark" for s in table.sites],
+            [table.regions[s.region].scalar is not None for s in table.sites],
+            [table.regions[s.region].origin == "event" for s in table.sites],
+            [s.kind in ("mark", "value") for s in table.sites],
             [s.kind == "start" for s in table.sites],
         )
     )
@@ -191,11 +203,13 @@ def _known(records: Records, table: Table) -> tuple[_Known, int]:
         clock=records.clock[known],
         ambiguous=records.ambiguous[known],
         version=np.where(versioned, records.version[known], -1),
+        scalar=np.where(carries, records.version[known], -1),
         site=site,
         region=region,
         piece=piece,
         opens=opens,
         mark=mark,
+        event=event,
         is_last=piece == last_piece[region],
         group=(row * records.written.shape[1] + warp) * max(len(table.regions), 1) + region,
         full=(records.written > records.kept)[row, warp],
@@ -247,12 +261,14 @@ def _spans(known: _Known, found: _Instances, depth: I64, **losses: Any) -> Spans
         warp=known.warp[first],
         region=known.region[first],
         version=known.version[first],
+        scalar=known.scalar[first],
         instance=found.number[by_time],
         depth=depth[first],
         start=known.clock[first],
         end=found.fold(np.maximum, known.clock[ends])[by_time],
         busy=found.fold(np.add, known.clock[ends] - known.clock[starts])[by_time],
         pieces=found.fold(np.add, (~known.mark[starts]).astype(np.int64))[by_time],
+        end_warp=found.fold(np.maximum, known.warp[ends])[by_time],
         ambiguous=found.fold(np.add, doubtful)[by_time] > 0,
         parts=Parts(place[found.owner], known.clock[starts], known.clock[ends]),
         **losses,
@@ -268,6 +284,24 @@ def _standing(known: _Known, stands: Flags) -> Standing:
     newest = np.maximum.reduceat(np.where(stands[of], of, -1), begins) if len(begins) else of
     region = np.where(newest >= 0, known.region[newest], -1)
     return Standing(known.row[last], known.warp[last], region, known.site[last], known.version[last], known.clock[last])
+
+
+def _beside(known: _Known, records: Records) -> tuple[Flags, Flags]:
+    """Whether the warp of each record's partner lost records, or did not end; of an event it may be any of its CTA."""
+    full: Flags = np.any(records.written > records.kept, axis=1)
+    unfinished: Flags = np.any(records.unfinished, axis=1)
+    return (
+        np.where(known.event, full[known.row], known.full),
+        np.where(known.event, unfinished[known.row], known.unfinished),
+    )
+
+
+def _event_partners(known: _Known) -> tuple[I64, I64]:
+    """Indices of starts and ends of events."""
+    of = np.flatnonzero(known.event)
+    key = (known.scalar[of], known.region[of], known.row[of])
+    starts, ends = event_partners(key, known.clock[of], known.opens[of])
+    return of[starts], of[ends]
 
 
 def _column(values: list[int]) -> I64:

@@ -227,7 +227,7 @@ def _grid(original: Callable[..., Any], builder: Any, *dims: int) -> Any:
 def _program(original: Callable[..., Any], builder: Any, x: int, y: int, z: int) -> Any:
     result = original(builder, x, y, z)
     if (recorder := _current()) is not None:
-        recorder.begin(x, y, z)
+        recorder.begin_program(x, y, z)
     return result
 
 

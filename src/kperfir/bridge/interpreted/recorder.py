@@ -28,6 +28,7 @@ from kperfir.records import (
     WIDE_RECORD_BYTES,
     Kind,
     Layout,
+    Scalar,
 )
 
 
@@ -48,7 +49,7 @@ class Program:
 
     cta: int
     start_ns: int
-    records: deque[tuple[int, int]]
+    records: deque[tuple[int, int]]  # site and what it carries, as one number; clock
     count: int = 0
     end_ns: int = 0
 
@@ -83,7 +84,7 @@ class Recorder:
 
     # --- programs
 
-    def begin(self, x: int, y: int, z: int) -> None:
+    def begin_program(self, x: int, y: int, z: int) -> None:
         """The next program of the grid starts."""
         self.finish()
         cta = x + self.grid[0] * (y + self.grid[1] * z)
@@ -99,7 +100,7 @@ class Recorder:
         if self._scopes and self.error is None:
             self.error = not_left(self._scopes[-1])
         if "kernel" in self._rules and len(self._stack) == 1:
-            self.end()
+            self.end_region()
         self._reset()
         self.programs[-1].end_ns = time.perf_counter_ns()
 
@@ -119,17 +120,17 @@ class Recorder:
         self._stack.append(region)
         self._write(region, "start")
 
-    def end(self) -> None:
+    def end_region(self) -> None:
         """The innermost region ends."""
         self._write(self._stack.pop(), "end")
 
-    def _write(self, region: int, kind: Kind) -> None:
+    def _write(self, region: int, kind: Kind, bits: int = 0) -> None:
         key = (region, kind)
         if key not in self.function.sites:
             self.function.sites[key] = self.function.tables.site(region, kind)
         program = self.programs[-1]
         program.count += 1
-        program.records.append((self.function.sites[key], time.perf_counter_ns()))
+        program.records.append((bits << 32 | self.function.sites[key], time.perf_counter_ns()))
 
     # --- what the in-kernel language calls
 
@@ -145,12 +146,26 @@ class Recorder:
             self.error = self.error or unbalanced(name, file, line, entered[-1] if entered else None)
             return
         self._scopes.pop()
-        self.end()
+        self.end_region()
 
     def mark(self, name: str, file: str, line: int) -> None:
         """A point in time."""
         parent = self._stack[-1] if self._stack else None
         self._write(self.function.tables.region(parent, name, "sync", "mark", file, line), "mark")
+
+    def value(self, name: str, scalar: Scalar, bits: int, file: str, line: int) -> None:
+        """A scalar at a point in time."""
+        parent = self._stack[-1] if self._stack else None
+        region = self.function.tables.region(parent, name, "sync", "value", file, line, scalar)
+        self._write(region, "value", bits)
+
+    def begin(self, name: str, scalar: Scalar, bits: int, file: str, line: int) -> None:
+        """An event starts."""
+        self._write(self.function.tables.event(name, file, line, scalar), "start", bits)
+
+    def end(self, name: str, scalar: Scalar, bits: int, file: str, line: int) -> None:
+        """An event ends."""
+        self._write(self.function.tables.event(name, file, line, scalar), "end", bits)
 
     # --- operations and loops
 
@@ -162,7 +177,7 @@ class Recorder:
     def end_operation(self) -> None:
         """It ends."""
         self._busy = False
-        self.end()
+        self.end_region()
 
     def wants(self, rule: str) -> bool:
         """Whether an operation of this kind is recorded here; one inside another is part of it."""
@@ -181,7 +196,7 @@ class Recorder:
             self._suspicion = self._suspicion or not_left(self._scopes[-1])
             for _ in self._scopes[self._outer[-1] :]:
                 self._scopes.pop()
-                self.end()
+                self.end_region()
 
     def end_loop(self) -> None:
         """A loop ends, however it was left."""
@@ -190,7 +205,7 @@ class Recorder:
         self.end_body()
         self._outer.pop()
         if "loop" in self._rules:
-            self.end()
+            self.end_region()
 
     # --- what is written to the capture
 
@@ -209,7 +224,7 @@ class Recorder:
 def _block(program: Program, layout: Layout) -> bytes:
     """One CTA's scratch block; slots are in ring order."""
     block = np.zeros(layout.cta_bytes, np.uint8)
-    words, longs = block.view(np.uint32), block.view(np.int64)
+    words, longs = block.view(np.uint32), block.view(np.uint64)
     words[MAGIC_OFFSET // 4] = MAGIC
     words[CTA_OFFSET // 4] = program.cta
     words[STATE_OFFSET // 4] = STATE_FINISHED if program.end_ns else STATE_STARTED
