@@ -82,7 +82,10 @@ def _written(path: Path) -> float:
 
 
 def _note_crash(journal: Journal, ended: str) -> bool:
-    """Write down what the worker was at when it ended; False where it was at nothing."""
+    """Write down what the worker was at when it ended; False where it was at nothing.
+
+    Where that was the plain compile, it is Triton's failure and not the records'.
+    """
     lines = journal.lines()
     if not lines:
         return False
@@ -90,7 +93,8 @@ def _note_crash(journal: Journal, ended: str) -> bool:
     if last.outcome != "begun":
         return False
     cause = f"{ended} while it compiled {last.cause}"
-    journal.write(Line(last.case, last.launch, "crash", last.kernel, last.hash, cause))
+    outcome = "plain failure" if last.cause == "plain" else "crash"
+    journal.write(Line(last.case, last.launch, outcome, last.kernel, last.hash, cause))
     return True
 
 

@@ -72,7 +72,7 @@ class _Worker:
         at, self.count = self.count, self.count + 1
         name = f"{function.fn.__module__}.{function.fn.__name__}"
         known = self.known.get((self.name, at))
-        if known and known.outcome == "crash":
+        if known and known.outcome in ("crash", "plain failure"):
             return None
         begin = time.perf_counter()
         self.journal.write(Line(self.name, at, "begun", name, cause="plain"))

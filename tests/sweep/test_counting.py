@@ -64,6 +64,15 @@ def test_a_process_that_ends_in_a_compile_crashed_in_it(tmp_path: Path) -> None:
     assert target["crashes"] == [crash]
 
 
+def test_a_process_that_ends_in_a_plain_compile_failed_plain(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "liger-cuda-90.jsonl")
+    journal.write(Line("a", 0, "begun", "k", "", "plain"))
+    assert _note_crash(journal, "no result in time")
+    target = summed(tmp_path)["targets"]["cuda:90"]
+    assert target["crashes"] == []
+    assert [f["cause"] for f in target["plain_failures"]] == ["no result in time while it compiled plain"]
+
+
 def test_a_kernel_is_counted_once(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "fla-cuda-90.jsonl")
     for case in ("a", "b"):
