@@ -76,7 +76,8 @@ def _assert_no_dearer(costs: dict[str, dict[str, Any]], target: str) -> None:
     assert costs.keys() == committed.keys(), f"run {UPDATE}"
     for name, cost in costs.items():
         before = committed[name]
-        most = before["instructions_per_record"] * (1 + SLACK) + SLACK
+        known = before["instructions_per_record"]  # below 0 where the plain build has more copies of a loop
+        most = known + abs(known) * SLACK + SLACK
         assert cost["records"] == before["records"], f"{name}: run {UPDATE} if that is meant"
         assert cost["instructions_per_record"] <= most, f"{name} on {target}: a record became dearer"
         assert cost["registers"][1] <= before["registers"][1] + MORE_REGISTERS, f"{name} on {target}"

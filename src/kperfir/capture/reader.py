@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
@@ -20,7 +19,6 @@ from kperfir.errors import CaptureError
 _NO_SHARES = "the recording did not come to its end, or left them out"
 _INT64 = range(-(1 << 63), 1 << 63)
 _INT32 = range(-(1 << 31), 1 << 31)
-_SURROGATE = re.compile("[\ud800-\udfff]")  # half a character, which JSON can hold and Arrow cannot
 _KINDS: dict[str, type[Message]] = {m.kind: m for m in (Session, Kernel, Shares, Launch, Problem, Tally, End)}
 
 
@@ -244,9 +242,7 @@ def _fits(value: Any, hint: Any) -> bool:
     if origin is tuple and type(value) is tuple:
         each = inside[:1] * len(value) if inside[-1] is Ellipsis else inside
         return len(value) == len(each) and all(map(_fits, value, each))
-    if type(value) is not hint:
-        return False
-    return value in _INT64 if hint is int else not (hint is str and _SURROGATE.search(value))
+    return type(value) is hint and (hint is not int or value in _INT64)
 
 
 @cache

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from kperfir.capture.schema import Kernel, Launch
 from kperfir.records import ADDRESS_BYTES, COUNT_BYTES, HEADER_BYTES, SITE_BYTES, Access, Layout
 from kperfir.trace.decode import I64, Headers, Payload, ran_blocks, read_headers
+from kperfir.trace.events import spelled
 
 LANES = 32
 _WORD_BYTES = 4
@@ -110,14 +111,15 @@ def addresses_table(capture: int, launch: Launch, kernel: Kernel, headers: Heade
     count, accesses = len(addresses.row), kernel.table.accesses
 
     def each(name: str) -> pa.Array:
-        values = pa.array([getattr(a, name) for a in accesses], ADDRESSES.field(name).type)
-        return values.take(pa.array(addresses.access))
+        values = [getattr(a, name) for a in accesses]
+        values = [spelled(v) if isinstance(v, str) else v for v in values]
+        return pa.array(values, ADDRESSES.field(name).type).take(pa.array(addresses.access))
 
     bits = np.uint64(1) << np.arange(kernel.layout.lanes, dtype=np.uint64)
     columns = {
         "capture": np.full(count, capture),
         "launch": np.full(count, launch.id),
-        "kernel": pa.array([kernel.name], _NAME).take(pa.array(np.zeros(count, np.int64))),
+        "kernel": pa.array([spelled(kernel.name)], _NAME).take(pa.array(np.zeros(count, np.int64))),
         "cta": headers.cta[addresses.row],
         "sm": headers.sm[addresses.row],
         "warp": addresses.warp * kernel.layout.warp_step,

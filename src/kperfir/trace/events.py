@@ -105,9 +105,15 @@ def _region_names(regions: tuple[Region, ...], names: list[str], region: I64) ->
 
 def _names(names: list[str], index: I64) -> pa.Array:
     """Dictionary column; names may repeat (two regions of one name), a dictionary's must not."""
+    names = [spelled(name) for name in names]
     distinct = list(dict.fromkeys(names))
     code = np.array([distinct.index(n) for n in names], np.int32)
     return pa.DictionaryArray.from_arrays(pa.array(code[index], pa.int32()), pa.array(distinct, pa.string()))
+
+
+def spelled(text: str) -> str:
+    """A name as Arrow can hold it: Python gives bytes of a file's name that are no UTF-8 as halves of characters."""
+    return text.encode(errors="backslashreplace").decode()
 
 
 def _given(version: I64) -> pa.Array:
